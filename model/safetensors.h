@@ -1,0 +1,48 @@
+// safetensors.h - Hugging Face's weight files: one model.safetensors, or shards named by model.safetensors.index.json.
+// Format: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then raw data.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace spillway::model {
+
+enum class Dtype : std::uint8_t { f64, f32, f16, bf16, i64, i32 };
+std::int64_t dtype_bytes(Dtype t);
+
+struct StoredTensor {
+  std::string name;
+  Dtype dtype;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;  // in the mapped file
+  std::int64_t elements() const;
+};
+
+// Maps the files and checks every header: lengths, overlaps, offsets in range, shape times dtype equal to the bytes.
+// Error names file and tensor.
+class Safetensors {
+ public:
+  static Safetensors open_file(const std::filesystem::path& file);
+  // model.safetensors in the folder, or the shards of its index.
+  static Safetensors open_folder(const std::filesystem::path& folder);
+  ~Safetensors();
+  Safetensors(Safetensors&&) noexcept;
+  Safetensors& operator=(Safetensors&&) noexcept;
+
+  const StoredTensor* find(const std::string& name) const;
+  const StoredTensor& at(const std::string& name) const;  // Error naming the file when absent
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+
+ private:
+  Safetensors();
+  struct Mapping;
+  std::vector<std::unique_ptr<Mapping>> mappings_;
+  std::map<std::string, StoredTensor> tensors_;
+  std::string origin_;
+};
+
+}  // namespace spillway::model

@@ -1,0 +1,64 @@
+// trainer.h - one transformer, one plan, trained a step at a time. The reading order of the model: config ->
+// saved_tensors -> parameters -> decoder_block -> head -> optimizer -> here, where the store drives them all.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/tokens.h"
+#include "kernels/adamw.h"
+#include "model/config.h"
+#include "model/parameters.h"
+#include "runtime/activation/store.h"
+#include "runtime/cuda.h"
+
+namespace spillway::model {
+
+struct TrainerOptions {
+  std::int64_t batch = 1, seq = 768;
+  std::string strategy = "baseline";
+  std::optional<activation::Plan> plan;  // instead of a named strategy
+  std::int64_t lmhead_chunk = -1;  // tokens of logits at a time; 0: all at once; -1: as many as fit in 160 MiB
+  kernels::AdamW adamw;
+  activation::StoreOptions store;
+};
+
+struct StepResult {
+  float loss = 0;        // before the update
+  double step_ms = 0;    // device time from the first to the last action, by events
+  activation::StepCost cost;
+};
+
+class Trainer {
+ public:
+  // Allocates parameters; weights are undefined until initialize() or load(). Error when seq exceeds the model's
+  // positions, seq < 2, batch < 1, or sizes overflow.
+  Trainer(const Config& config, const TrainerOptions& options, memory::CachingAllocator& allocator);
+  ~Trainer();
+
+  Parameters& parameters();
+  // One training step on `tokens` (batch, seq): forward, backward, AdamW. Synchronizes before it returns.
+  // Error when an id is outside the vocabulary. After an exception the trainer still holds parameters and states only.
+  StepResult step(const data::TokenBatch& tokens);
+  // Mean loss without gradients.
+  float evaluate(const data::TokenBatch& tokens);
+  // Called within a step after the backward pass and before the update, with everything synchronized: gradients can be
+  // read then. For verify and tests.
+  void set_before_update(std::function<void(Parameters&)> hook);
+
+  const activation::Store& store() const;
+  const Config& config() const;
+  std::int64_t lmhead_chunk() const;  // as resolved: tokens at a time
+  std::int64_t steps() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Device floats copied to the host, after the device is idle.
+std::vector<float> read_back(const Tensor<float>& tensor);
+
+}  // namespace spillway::model

@@ -1,0 +1,32 @@
+// tensor.h - a typed view on an Allocation: the pointer with its element count, freed when it goes.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/memory/caching_allocator.h"
+
+namespace spillway {
+
+template <class T>
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(memory::CachingAllocator& allocator, std::int64_t elements, memory::Category category, cudaStream_t stream,
+         std::string_view owner)
+      : memory_(allocator.allocate(checked_mul(elements, sizeof(T), "tensor bytes"), category, stream, owner)),
+        elements_(elements) {}
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  std::int64_t size() const { return elements_; }
+  std::int64_t bytes() const { return elements_ * static_cast<std::int64_t>(sizeof(T)); }
+  explicit operator bool() const { return static_cast<bool>(memory_); }
+  void reset() {
+    memory_.reset();
+    elements_ = 0;
+  }
+
+ private:
+  memory::Allocation memory_;
+  std::int64_t elements_ = 0;
+};
+
+}  // namespace spillway
