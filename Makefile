@@ -7,11 +7,12 @@
 #   fiber-tsan  the same under ThreadSanitizer
 #   cuda        nvcc, the CUDA toolkit
 VARIANT ?= host
-B := build/$(VARIANT)
+O ?= build
+B := $(O)/$(VARIANT)
+PARTS ?= kernels runtime runtime/memory runtime/activation profiler model data decision
 
-KERNELS := $(wildcard kernels/*.cu)
-LIBRARY := $(wildcard kernels/*.cpp runtime/*.cpp runtime/memory/*.cpp runtime/activation/*.cpp \
-             profiler/*.cpp model/*.cpp data/*.cpp decision/*.cpp)
+KERNELS := $(if $(filter kernels,$(PARTS)),$(wildcard kernels/*.cu))
+LIBRARY := $(foreach p,$(PARTS),$(wildcard $(p)/*.cpp))
 HOSTCUDA := $(filter-out runtime/hostcuda/fiber.cpp,$(wildcard runtime/hostcuda/*.cpp))
 SUITES := $(foreach s,runtime/hostcuda runtime/memory runtime/activation kernels model data decision,\
             $(if $(wildcard test/$(s)/*.cpp test/$(s)/*.cu),$(s)))
