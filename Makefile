@@ -1,50 +1,171 @@
-# Makefile - the front door of Spillway: every command a person types. `make help` lists them.
+# Makefile - the front door of Spillway: every command a person types. `make help` lists them all.
 #
-# A build is a VARIANT with a folder of its own under build/:
-#   host        g++, hostcuda, kernels as one thread a block, optimized: what runs where there is no GPU
-#   asan, tsan  host under AddressSanitizer + UBSan, and under ThreadSanitizer
-#   fiber       g++, hostcuda, kernels with real threads a block (fibers), under ASan + UBSan: verifies the parallel logic
-#   fiber-tsan  the same under ThreadSanitizer
-#   cuda        nvcc, the CUDA toolkit
-VARIANT ?= host
+# A build is a VARIANT with a folder of its own, build/<variant>/:
+#   host             g++ and runtime/hostcuda, optimized, kernels at one thread a block: what runs without a GPU
+#   cuda             nvcc and the CUDA toolkit
+#   fiber            kernels at many threads a block (fibers), under AddressSanitizer and UBSan
+#   tsan, asan, fiber-tsan   host and fiber under the other sanitizers
+
+# ---- what a person can set ------------------------------------------------------------------------------------------
+MODEL ?=#           preset (tiny, small, qwen2.5-0.5b, ...) or a folder with config.json; default: by the device
+SEQ ?=#             tokens a row
+BATCH ?=#           rows a step
+STRATEGIES ?=#      comma list of baseline, checkpoint, offload, hybrid, offload-pageable; default: the first four
+STRATEGY ?=#        the one that explain and train use
+DTYPE ?=#           arithmetic of a step: float32
+WARMUP ?=#          steps before measuring
+ITERS ?=#           measured steps a repeat
+REPEATS ?=#         times each strategy is measured, in balanced order
+STEPS ?=#           training steps of train
+SEED ?=#            of weights and random tokens
+DATA ?=#            a text file, or token ids (.u16, .u32); default: random tokens
+LMHEAD_CHUNK ?=#    tokens of logits at a time; 0: all at once
+MEMORY_CAP_MB ?=#   the budget of the decision, MiB
+MIN_SAMPLES_PER_S ?=#   the throughput floor of the decision
+DEVICE_MEMORY ?=#   size of the host device's memory (8GiB); only without a GPU
+RUN ?=#             name of the run's folder under results/
+ARGS ?=#            further arguments for the program, as they are
+DEVICE ?=#          host or cuda; default: cuda when a GPU and nvcc answer, else host
+DEPS ?=#            skip: do not check or install packages
+CUDA_ARCHS ?=#      compute capabilities to build for; default: the GPU's, else 80 90 (with PTX)
+MARCH ?= native#    the processor to build the host for (x86-64-v3 for a portable program)
+V ?=#               1: print whole command lines
+VARIABLES := MODEL SEQ BATCH STRATEGIES STRATEGY DTYPE WARMUP ITERS REPEATS STEPS SEED DATA LMHEAD_CHUNK \
+             MEMORY_CAP_MB MIN_SAMPLES_PER_S DEVICE_MEMORY RUN ARGS DEVICE DEPS CUDA_ARCHS MARCH V
+export $(VARIABLES)
+
+# ---- which device ---------------------------------------------------------------------------------------------------
+NVCC := $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+ifeq ($(DEVICE),)
+  GPU := $(if $(NVCC),$(shell nvidia-smi -L 2>/dev/null | grep -m 1 -o '^GPU'))
+  override DEVICE := $(if $(GPU),cuda,host)
+endif
+ifeq ($(filter host cuda,$(DEVICE)),)
+  $(error DEVICE is host or cuda, not '$(DEVICE)')
+endif
+VARIANT ?= $(DEVICE)
 O ?= build
 B := $(O)/$(VARIANT)
-PARTS ?= kernels runtime runtime/memory runtime/activation profiler model data decision
+PROGRAM := $(O)/$(DEVICE)/spillway
 
+# ---- commands -------------------------------------------------------------------------------------------------------
+.DEFAULT_GOAL := help
+.PHONY: help bench train explain info verify test cuda lint bench-peer bench-alloc bench-kernels clean deps-% program \
+        test-programs
+
+# Flags of the program from the variables that are set. The values travel through the environment, so that no
+# character in them means anything to the shell.
+flag = $(if $($(1)),--$(2) "$$$(1)")
+COMMON = $(call flag,MODEL,model) $(call flag,SEQ,seq) $(call flag,BATCH,batch) $(call flag,LMHEAD_CHUNK,lmhead-chunk) \
+         $(call flag,SEED,seed) $(call flag,DATA,data) $(call flag,DTYPE,dtype) $(call flag,DEVICE_MEMORY,device-memory)
+BUILD = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
+help: ## this list
+	@echo "Spillway: where the memory of a training step goes, and what each way of saving it costs."
+	@echo; echo "targets:"
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 24
+	@echo; echo "variables (make bench SEQ=768):"
+	@sed -nE 's/^([A-Z_]+) \?= *([^# ]*)#  *(.*)/  \1\t\3/p' Makefile | expand -t 24
+
+bench: deps-build ## train one step at a time under every strategy, compare, decide, write a 76 record (MODEL SEQ ...)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) bench $(COMMON) $(call flag,STRATEGIES,strategies) $(call flag,WARMUP,warmup) $(call flag,ITERS,iters) \
+	  $(call flag,REPEATS,repeats) $(call flag,MEMORY_CAP_MB,memory-cap-mb) \
+	  $(call flag,MIN_SAMPLES_PER_S,min-samples-per-s) $(call flag,RUN,run) $(ARGS)
+
+train: deps-build ## train on a text file and print the loss (DATA=file, MODEL STRATEGY STEPS SEQ ...)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) train $(COMMON) $(call flag,STRATEGY,strategy) $(call flag,STEPS,steps) $(ARGS)
+
+explain: deps-build ## print a plan, its schedule and the checker's verdict (STRATEGY=hybrid MODEL SEQ BATCH)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) explain $(call flag,MODEL,model) $(call flag,SEQ,seq) $(call flag,BATCH,batch) \
+	  $(call flag,STRATEGY,strategy) $(ARGS)
+
+info: deps-build ## device, versions, presets, strategies
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) info $(ARGS)
+
+verify: deps-build ## compare with the golden losses, gradients and stepped parameters of test/fixtures/tiny_qwen2
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) verify test/fixtures/tiny_qwen2 test/fixtures/tiny_qwen2/golden.safetensors $(ARGS)
+
+# Every suite as it trains, every suite again with real threads in a block under ASan and UBSan, and what has
+# streams under ThreadSanitizer.
+test: deps-test ## build and run every test
+	@$(BUILD) VARIANT=host program test-programs
+	@$(BUILD) VARIANT=fiber program test-programs
+	@$(BUILD) VARIANT=tsan SUITES="$(TSAN_SUITES)" test-programs
+	@test/run.sh $(call programs,host,$(SUITES)) $(call programs,fiber,$(SUITES)) $(call programs,tsan,$(TSAN_SUITES))
+
+cuda: ## build the CUDA program and its tests, without running them (CUDA_ARCHS)
+	@$(BUILD) DEVICE=cuda VARIANT=cuda program test-programs
+
+lint: deps-lint ## format, static analysis, include rules, links in the documents
+	@test/lint.sh
+
+bench-peer: deps-build deps-peer ## step time against PyTorch on this CPU, interleaved (MODEL SEQ)
+	@$(BUILD) VARIANT=host program
+	@/usr/bin/python3 test/peer/compare.py $(ARGS)
+
+bench-alloc: deps-build ## the caching allocator's hot path, ns a malloc + free pair
+	@$(BUILD) VARIANT=host $(O)/host/test/bench/allocator
+	@$(O)/host/test/bench/allocator
+
+bench-kernels: deps-build ## GB/s and GFLOP/s of every kernel on this CPU
+	@$(BUILD) VARIANT=host $(O)/host/test/bench/kernels
+	@$(O)/host/test/bench/kernels
+
+clean: ## delete build/
+	rm -rf build
+
+deps-%:
+	@test/dependencies.sh $*
+
+# ---- what is built ----------------------------------------------------------------------------------------------------
+PARTS ?= kernels runtime runtime/memory runtime/activation profiler model data decision
 KERNELS := $(if $(filter kernels,$(PARTS)),$(wildcard kernels/*.cu))
 LIBRARY := $(foreach p,$(PARTS),$(wildcard $(p)/*.cpp))
-HOSTCUDA := $(filter-out runtime/hostcuda/fiber.cpp,$(wildcard runtime/hostcuda/*.cpp))
+HOSTCUDA := $(filter-out runtime/hostcuda/fiber%.cpp,$(wildcard runtime/hostcuda/*.cpp))
+FIBERS := $(wildcard runtime/hostcuda/fiber*.cpp)
 SUITES := $(foreach s,runtime/hostcuda runtime/memory runtime/activation kernels model data decision,\
             $(if $(wildcard test/$(s)/*.cpp test/$(s)/*.cu),$(s)))
+TSAN_SUITES := runtime/hostcuda runtime/activation model
 
+comma := ,
 CXX := g++
 CPPFLAGS := -I. -MMD -MP
-CXXFLAGS := -std=c++20 -Wall -Wextra -g1
-MARCH ?= native
-FAST := -O3 -march=$(MARCH) -fopenmp-simd -fno-math-errno -fno-trapping-math
-ASAN := -O1 -march=$(MARCH) -fopenmp-simd -fno-math-errno -fno-trapping-math -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-TSAN := -O1 -march=$(MARCH) -fopenmp-simd -fno-math-errno -fno-trapping-math -fsanitize=thread
+CXXFLAGS := -std=c++20 -Wall -Wextra
 LDLIBS := -lfmt -lsimdjson -pthread
+# Vectorize, but keep NaN and rounding as written: a NaN loss must be seen, and every run must give the same bits.
+MATH := -march=$(MARCH) -fopenmp-simd -fno-math-errno -fno-trapping-math
 
 ifeq ($(VARIANT),cuda)
-  CUDA_HOME ?= /usr/local/cuda
-  CPPFLAGS += -isystem $(CUDA_HOME)/include
-  CXXFLAGS += -O2
-  LDFLAGS += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64
+  ifneq ($(filter program test-programs $(B)/%,$(MAKECMDGOALS)),)
+    ifeq ($(NVCC),)
+      $(error DEVICE=cuda needs nvcc: install the CUDA Toolkit (12.4 or later) and set CUDA_HOME to its folder)
+    endif
+  endif
+  CUDA_ROOT := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+  ARCHS := $(or $(CUDA_ARCHS),$(sort $(subst .,,$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader \
+             2>/dev/null | grep -E '^[0-9]+\.[0-9]+$$'))),80 90)
+  GENCODE := $(foreach a,$(ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+             -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
+  NVCCFLAGS := -std=c++20 -O3 -I. -MMD -MP $(GENCODE) --threads 2 -Xcompiler -Wall,-Wextra
+  CPPFLAGS += -isystem $(CUDA_ROOT)/include
+  CXXFLAGS += -O2 -g1
+  LDFLAGS += -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64
   LDLIBS += -lcudart -lcublas
-  CUDA_ARCHS ?= 80 90
-  GENCODE := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-  NVCC := $(CUDA_HOME)/bin/nvcc
 else
   CPPFLAGS += -Iruntime/hostcuda/include -DSPILLWAY_HOST
   LIBRARY += $(HOSTCUDA)
-  CXXFLAGS += $(if $(filter host,$(VARIANT)),$(FAST)) $(if $(filter asan fiber,$(VARIANT)),$(ASAN)) \
-              $(if $(filter tsan fiber-tsan,$(VARIANT)),$(TSAN))
-  LDFLAGS += $(filter -fsanitize%,$(CXXFLAGS))
+  SANITIZE := $(if $(filter asan fiber,$(VARIANT)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined) \
+              $(if $(filter tsan fiber-tsan,$(VARIANT)),-fsanitize=thread)
+  CXXFLAGS += $(MATH) $(if $(filter host,$(VARIANT)),-O3,-O1 -g1 -fno-omit-frame-pointer) $(SANITIZE)
+  LDFLAGS += $(filter -fsanitize=%,$(SANITIZE))
   ifneq ($(filter fiber fiber-tsan,$(VARIANT)),)
     CPPFLAGS += -DSPILLWAY_FIBER
-    LIBRARY += runtime/hostcuda/fiber.cpp
+    LIBRARY += $(FIBERS)
     LDLIBS += -lboost_context
   else
     CPPFLAGS += -DSPILLWAY_SERIAL
@@ -52,47 +173,45 @@ else
 endif
 
 OBJECTS := $(LIBRARY:%.cpp=$(B)/%.o) $(KERNELS:%.cu=$(B)/%.cu.o)
-TESTS := $(foreach s,$(SUITES),$(B)/test/$(subst /,_,$(s)))
+programs = $(foreach s,$(2),$(O)/$(1)/test/$(subst /,_,$(s)))
+quiet = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(O)/%,%,$@)';)
 
-.DEFAULT_GOAL := help
-.PHONY: help build tests clean
-
-help: ## list targets
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
-
-build: $(B)/spillway ## build the program: build/<variant>/spillway
-tests: $(TESTS)
+program: $(B)/spillway
+test-programs: $(call programs,$(VARIANT),$(SUITES))
 
 $(B)/spillway: $(B)/main.o $(B)/libspillway.a
-	$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(call quiet,LINK)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/libspillway.a: $(OBJECTS)
-	@rm -f $@
-	ar rcs $@ $(OBJECTS)
+	$(call quiet,AR)rm -f $@ && ar rcs $@ $(OBJECTS)
 
 define suite
-$(B)/test/$(subst /,_,$(1)): $(patsubst %.cu,$(B)/%.cu.o,$(wildcard test/$(1)/*.cu)) \
+$(O)/$(VARIANT)/test/$(subst /,_,$(1)): $(patsubst %.cu,$(B)/%.cu.o,$(wildcard test/$(1)/*.cu)) \
     $(patsubst %.cpp,$(B)/%.o,$(wildcard test/$(1)/*.cpp)) $(B)/test/main.o $(B)/libspillway.a
-	@mkdir -p $$(@D)
-	$(CXX) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) -lboost_unit_test_framework
+	$$(call quiet,LINK)$(CXX) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) -lboost_unit_test_framework
 endef
 $(foreach s,$(SUITES),$(eval $(call suite,$(s))))
 
-$(B)/%.o: %.cpp
-	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+$(B)/test/bench/%: $(B)/test/bench/%.o $(B)/libspillway.a
+	$(call quiet,LINK)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-ifeq ($(VARIANT),cuda)
-$(B)/%.cu.o: %.cu
-	@mkdir -p $(@D)
-	$(NVCC) -std=c++20 -O3 -I. -MMD -MP $(GENCODE) --threads 2 -Xcompiler -Wall,-Wextra -c $< -o $@
-else
-$(B)/%.cu.o: %.cu
-	@mkdir -p $(@D)
-	$(CXX) -x c++ $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+# Everything is compiled anew when the flags change.
+FLAGS := $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(NVCCFLAGS)
+ifneq ($(filter program test-programs $(B)/% $(O)/%,$(MAKECMDGOALS)),)
+  $(shell mkdir -p $(B) && { [ "$$(cat $(B)/flags 2>/dev/null)" = '$(FLAGS)' ] || echo '$(FLAGS)' >$(B)/flags; })
 endif
 
-clean: ## delete build/
-	rm -rf build
+$(B)/%.o: %.cpp $(B)/flags
+	@mkdir -p $(@D)
+	$(call quiet,CXX)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
+$(B)/%.cu.o: %.cu $(B)/flags
+	@mkdir -p $(@D)
+ifeq ($(VARIANT),cuda)
+	$(call quiet,NVCC)$(NVCC) $(NVCCFLAGS) -c $< -o $@
+else
+	$(call quiet,CXX)$(CXX) -x c++ $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+endif
+
+.SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
