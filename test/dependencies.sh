@@ -9,7 +9,7 @@ want=(g++ make libeigen3-dev libsimdjson-dev libboost-context-dev libcli11-dev l
 case "${1:-build}" in
   build) ;;
   test) want+=(libboost-test-dev) ;;
-  lint) want+=(libboost-test-dev clang-format clang-tidy python3) ;;
+  lint) want+=(libboost-test-dev clang-format-16 clang-tidy-16 python3) ;;
   peer) want+=(python3-torch libopenblas0-openmp) ;;
   *) echo "dependencies.sh: unknown set '$1': build, test, lint or peer" >&2; exit 2 ;;
 esac
