@@ -1,0 +1,21 @@
+// gemm.h - the fp32 matrix product of the host device, spread over its pool: what stands under cublasGemmEx where there
+// is no GPU. The way a product is cut into tiles, and the order in which each element's terms are added, depend on the
+// shape alone: results are the same bits for any number of pool threads.
+#pragma once
+#include <cstddef>
+
+namespace spillway::hostcuda {
+
+// A matrix that is only read: element (i, j) is data[i * row_stride + j * column_stride]. One of the strides is 1, so
+// that one struct stands for a matrix and for its transpose.
+struct MatrixView {
+  const float* data;
+  std::ptrdiff_t row_stride, column_stride;
+};
+
+// c (m, n), row-major with rows ldc apart, = alpha a (m, k) b (k, n) + beta c. c is not read where beta is 0; NaN and
+// infinity propagate as IEEE says. Called on a stream's thread.
+void gemm(std::ptrdiff_t m, std::ptrdiff_t n, std::ptrdiff_t k, float alpha, MatrixView a, MatrixView b, float beta,
+          float* c, std::ptrdiff_t ldc);
+
+}  // namespace spillway::hostcuda
