@@ -1,0 +1,105 @@
+// record.cpp - see record.h. link(2) is what makes a record exclusive: it fails when the name is taken, whoever took it.
+#include "decision/record.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "runtime/error.h"
+
+namespace spillway::decision {
+namespace fs = std::filesystem;
+namespace {
+
+// A file that is deleted unless it is linked to its real name.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(fs::path path) : path_(std::move(path)) {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd_ < 0) throw Error(fmt::format("cannot write into {}: {}", path_.parent_path().string(), std::strerror(errno)));
+  }
+  ~TemporaryFile() {
+    if (fd_ >= 0) ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(const std::string& text) {
+    for (std::size_t done = 0; done < text.size();) {
+      const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail();
+      done += static_cast<std::size_t>(n);
+    }
+    if (::fchmod(fd_, 0444) != 0 || ::fsync(fd_) != 0) fail();
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  [[noreturn]] void fail() const {
+    throw Error(fmt::format("cannot write {}: {}; nothing was recorded", path_.string(), std::strerror(errno)));
+  }
+  fs::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path results, std::string run) : results_(std::move(results)), run_(std::move(run)) {
+  if (run_.empty() || run_ == "." || run_ == ".." || run_ == "latest" || run_.find('/') != std::string::npos)
+    throw Error(fmt::format("run name '{}': give a folder name without a slash that is not ., .. or latest", run_));
+  folder_ = results_ / run_;
+}
+
+void RunFolder::prepare(const std::string& record) {
+  std::error_code error;
+  created_ = fs::create_directories(folder_, error);
+  if (error) throw Error(fmt::format("cannot make the folder {}: {}", folder_.string(), error.message()));
+  if (fs::exists(fs::symlink_status(folder_ / record)))
+    throw Error(fmt::format("{} exists: a record is never overwritten; choose another run name",
+                            (folder_ / record).string()));
+  TemporaryFile probe(folder_ / fmt::format(".probe-{}", ::getpid()));
+}
+
+fs::path RunFolder::write(const std::string& record, const nlohmann::ordered_json& contents) {
+  const fs::path target = folder_ / record;
+  TemporaryFile file(folder_ / fmt::format(".{}-{}", record, ::getpid()));
+  file.write(contents.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  if (::link(file.path().c_str(), target.c_str()) != 0) {
+    if (errno == EEXIST)
+      throw Error(fmt::format("{} exists: a record is never overwritten; choose another run name", target.string()));
+    throw Error(fmt::format("cannot write {}: {}; nothing was recorded", target.string(), std::strerror(errno)));
+  }
+  if (const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); folder >= 0) {
+    ::fsync(folder);
+    ::close(folder);
+  }
+  // A convenience beside the record: that it cannot be made does not undo the run.
+  std::error_code ignored;
+  const fs::path link = results_ / fmt::format(".latest-{}", ::getpid());
+  fs::create_directory_symlink(run_, link, ignored);
+  fs::rename(link, results_ / "latest", ignored);
+  if (ignored) fs::remove(link, ignored);
+  return target;
+}
+
+void RunFolder::discard_if_empty() noexcept {
+  std::error_code ignored;
+  if (created_) fs::remove(folder_, ignored);  // removes only an empty folder
+}
+
+std::string default_run_name(bool host, const std::string& model, std::int64_t seq) {
+  std::string safe = fs::path(model).filename().string();
+  std::replace_if(safe.begin(), safe.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-'; }, '_');
+  return fmt::format("{:%Y%m%dT%H%M%SZ}_{}_{}_{}", fmt::gmtime(std::time(nullptr)), host ? "host" : "gpu", safe, seq);
+}
+
+}  // namespace spillway::decision

@@ -1,0 +1,33 @@
+// record.h - a raw record is an experiment: written whole or not at all, never over another, read-only afterwards.
+#pragma once
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace spillway::decision {
+
+// results/<run>/ for the records of one run.
+class RunFolder {
+ public:
+  // Error: a run name that is empty, has a slash, or is "." , ".." or "latest".
+  RunFolder(std::filesystem::path results, std::string run);
+  // Before anything is measured: creates the folder, and Error when `record` exists in it (named) or when nothing can be
+  // written there.
+  void prepare(const std::string& record);
+  // Writes `record` exclusively: temporary file, fsync, read-only, linked into place. Then points results/latest here.
+  // Error when it exists or the disk is full; no partial file stays.
+  std::filesystem::path write(const std::string& record, const nlohmann::ordered_json& contents);
+  // Removes the folder when prepare() made it and nothing stands in it: a run that failed leaves nothing behind.
+  void discard_if_empty() noexcept;
+  const std::filesystem::path& path() const { return folder_; }
+
+ private:
+  std::filesystem::path results_, folder_;
+  std::string run_;
+  bool created_ = false;
+};
+
+// "20261201T064500Z_host_small_768": UTC time, device, model, seq.
+std::string default_run_name(bool host, const std::string& model, std::int64_t seq);
+
+}  // namespace spillway::decision

@@ -1,0 +1,50 @@
+// workload.h - what is trained in a measurement: model, shape, tokens, seed. Resolved and checked before anything is
+// allocated or any folder is made, so that bad input costs one line and no time.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/tokens.h"
+#include "kernels/adamw.h"
+#include "model/config.h"
+#include "model/safetensors.h"
+#include "model/trainer.h"
+#include "runtime/cuda.h"
+
+namespace spillway::decision {
+
+struct WorkloadOptions {
+  std::string model;  // preset or folder; empty: small on the host, qwen2.5-0.5b on a GPU
+  std::int64_t seq = 768, batch = 1;
+  std::string dtype = "float32";
+  std::uint64_t seed = 42;
+  std::string data;                 // empty: random tokens
+  std::int64_t lmhead_chunk = -1;   // see TrainerOptions
+  kernels::AdamW adamw;
+};
+
+class Workload {
+ public:
+  // Error: unknown model, seq or batch out of range, sizes that overflow, a dtype that the device cannot do, bad data.
+  Workload(const WorkloadOptions& options, const DeviceInfo& device);
+
+  const model::Config& config() const { return config_; }
+  const WorkloadOptions& options() const { return options_; }
+  data::TokenSource& tokens() { return *tokens_; }
+  // A trainer with this workload's weights: the folder's safetensors, else drawn from the seed.
+  std::unique_ptr<model::Trainer> trainer(const std::string& strategy, memory::CachingAllocator& allocator) const;
+  bool weights_from_files() const { return weights_.has_value(); }
+
+ private:
+  WorkloadOptions options_;
+  model::Config config_;
+  std::unique_ptr<data::TokenSource> tokens_;
+  std::optional<model::Safetensors> weights_;
+};
+
+// The preset used when none is named.
+const char* default_model(const DeviceInfo& device);
+
+}  // namespace spillway::decision
