@@ -1,0 +1,44 @@
+// commands.h - what the program can do: one function a subcommand, each with its options as a plain struct. main.cpp
+// fills the structs from the command line; everything else happens here. Each returns the exit status and throws Error
+// for bad input.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "decision/strategy_benchmark.h"
+#include "decision/workload.h"
+
+namespace spillway::decision {
+
+struct BenchCommand {
+  BenchmarkOptions benchmark;
+  std::string results = "results", run;  // run empty: default_run_name
+  std::string command_line;
+};
+int bench(BenchCommand command);
+
+struct TrainCommand {
+  WorkloadOptions workload;
+  std::string strategy = "baseline";
+  int steps = 100;
+  int every = 10;  // steps between printed lines
+};
+int train(const TrainCommand& command);
+
+struct ExplainCommand {
+  std::string model, strategy = "hybrid";
+  std::int64_t seq = 768, batch = 1;
+  bool full = false;  // the whole schedule, not its first and last layers
+};
+int explain(const ExplainCommand& command);
+
+int info();
+
+struct VerifyCommand {
+  std::string model, golden;
+  std::string strategy = "baseline";
+};
+int verify(const VerifyCommand& command);
+
+}  // namespace spillway::decision
