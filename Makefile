@@ -50,7 +50,7 @@ PROGRAM := $(O)/$(DEVICE)/spillway
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 .DEFAULT_GOAL := help
-.PHONY: help bench train explain info verify test cuda lint bench-peer bench-alloc bench-kernels clean deps-% program \
+.PHONY: help bench train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
         test-programs
 
 # Flags of the program from the variables that are set. The values travel through the environment, so that no
@@ -115,6 +115,9 @@ bench-alloc: deps-build ## the caching allocator's hot path, ns a malloc + free 
 bench-kernels: deps-build ## GB/s and GFLOP/s of every kernel on this CPU
 	@$(BUILD) VARIANT=host $(O)/host/test/bench/kernels
 	@$(O)/host/test/bench/kernels
+
+readme: ## rewrite the table in README.md from the kept record
+	@python3 test/readme_table.py
 
 clean: ## delete build/
 	rm -rf build
