@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/tokens.h"
 #include "kernels/adamw.h"
@@ -20,14 +21,14 @@ struct TrainerOptions {
   std::int64_t batch = 1, seq = 768;
   std::string strategy = "baseline";
   std::optional<activation::Plan> plan;  // instead of a named strategy
-  std::int64_t lmhead_chunk = -1;  // tokens of logits at a time; 0: all at once; -1: as many as fit in 160 MiB
+  std::int64_t lmhead_chunk = -1;        // tokens of logits at a time; 0: all at once; -1: as many as fit in 160 MiB
   kernels::AdamW adamw;
   activation::StoreOptions store;
 };
 
 struct StepResult {
-  float loss = 0;        // before the update
-  double step_ms = 0;    // device time from the first to the last action, by events
+  float loss = 0;      // before the update
+  double step_ms = 0;  // device time from the first to the last action, by events
   activation::StepCost cost;
 };
 
@@ -44,6 +45,8 @@ class Trainer {
   StepResult step(const data::TokenBatch& tokens);
   // Mean loss without gradients.
   float evaluate(const data::TokenBatch& tokens);
+  // All logits (batch, seq, vocab), a chunk at a time on the device. For verify and tests.
+  std::vector<float> logits(const data::TokenBatch& tokens);
   // Called within a step after the backward pass and before the update, with everything synchronized: gradients can be
   // read then. For verify and tests.
   void set_before_update(std::function<void(Parameters&)> hook);
