@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "kernels/embedding.h"
-#include "model/decoder_decoder.h"
+#include "model/decoder_block.h"
 #include "model/device_batch.h"
 #include "model/head.h"
 #include "model/optimizer.h"
