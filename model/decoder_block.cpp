@@ -90,7 +90,7 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
                             Parameters& parameters) {
   const auto [B, T, H, G, D] = shape_;
   const Index N = rows_, d = config_.d, f = config_.ffn;
-  auto& [dx, ds, dgate, dh, do_, dq, dk, dv] = grad_;
+  auto& [dx, ds, dgate, dh, dout, dq, dk, dv] = grad_;
 
   switch (op) {
     // next x = s Wd^T + x_mid:  ds = dx Wd,  dWd = dx^T s;  x_mid's share is dx itself, which stays.
@@ -122,22 +122,22 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
       dh.reset();
       return;
 
-    // x_mid = o Wo^T + x:  do = dx Wo,  dWo = dx^T o;  x's share is dx itself, which stays.
+    // x_mid = o Wo^T + x:  dout = dx Wo,  dWo = dx^T o;  x's share is dx itself, which stays.
     case BackwardOp::out_proj_backward:
-      do_ = run_.workspace(N * H * D, "do");
-      return linear_backward(do_.data(), 0, dx.data(), saved[o], *w.o, parameters);
+      dout = run_.workspace(N * H * D, "dout");
+      return linear_backward(dout.data(), 0, dx.data(), saved[o], *w.o, parameters);
 
     // For each query head, with P = softmax(q k^T / sqrt(D)) and o = P v:
-    //   dv = P^T do,  dP = do v^T,  dS = P * (dP - rowsum(do * o)),  dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D).
+    //   dv = P^T dout,  dP = dout v^T,  dS = P * (dP - rowsum(dout * o)),  dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D).
     // P is not saved: each tile of it is exp(S - lse) again. dk and dv are sums over the H / G heads that share them.
     case BackwardOp::attention_backward: {
       dq = run_.workspace(N * H * D, "dq");
       dk = run_.workspace(N * G * D, "dk");
       dv = run_.workspace(N * G * D, "dv");
       const Tensor<float> row_sums = run_.workspace(kernels::attention_backward_scratch(shape_), "attention row sums");
-      kernels::attention_backward(dq.data(), dk.data(), dv.data(), row_sums.data(), do_.data(), saved[q], saved[k],
+      kernels::attention_backward(dq.data(), dk.data(), dv.data(), row_sums.data(), dout.data(), saved[q], saved[k],
                                   saved[v], saved[o], saved[lse], shape_, run_.stream);
-      do_.reset();
+      dout.reset();
       return;
     }
 

@@ -51,7 +51,7 @@ class DecoderBlock {
     Tensor<float> ds;          // (B, T, f)  of s; becomes dup in place
     Tensor<float> dgate;       // (B, T, f)
     Tensor<float> dh;          // (B, T, d)  of h2, then of h1
-    Tensor<float> do_;         // (B, T, H * D)
+    Tensor<float> dout;        // (B, T, H * D)
     Tensor<float> dq, dk, dv;  // (B, T, H * D), (B, T, G * D), (B, T, G * D)
   };
 

@@ -20,10 +20,10 @@ namespace spillway::model {
 struct TrainerOptions {
   std::int64_t batch = 1, seq = 768;
   std::string strategy = "baseline";
-  std::optional<activation::Plan> plan;  // instead of a named strategy
-  std::int64_t lmhead_chunk = -1;        // tokens of logits at a time; 0: all at once; -1: as many as fit in 160 MiB
-  kernels::AdamW adamw;
-  activation::StoreOptions store;
+  std::optional<activation::Plan> plan = std::nullopt;  // instead of a named strategy
+  std::int64_t lmhead_chunk = -1;  // tokens of logits at a time; 0: all at once; -1: as many as fit in 160 MiB
+  kernels::AdamW adamw{};
+  activation::StoreOptions store{};
 };
 
 struct StepResult {
