@@ -2,8 +2,8 @@
 // time, one head at a time, whole matrices, nothing shared with the code under test. Its finite differences judge every
 // gradient.
 #pragma once
-#include <eigen3/Eigen/Core>
 #include <cmath>
+#include <eigen3/Eigen/Core>
 #include <map>
 #include <string>
 #include <vector>
