@@ -142,7 +142,9 @@ BOOST_AUTO_TEST_CASE(nan_and_infinity_reach_exactly_the_elements_that_they_touch
 
 BOOST_AUTO_TEST_CASE(the_number_of_pool_threads_does_not_change_a_bit) {
   const int threads_before = pool_threads();
-  const struct { Index m, n, k; } shapes[] = {{256, 384, 1100}, {1300, 150, 70}, {13, 999, 600}};
+  const struct {
+    Index m, n, k;
+  } shapes[] = {{256, 384, 1100}, {1300, 150, 70}, {13, 999, 600}};
   for (const auto& s : shapes) {
     Operand a(s.m, s.k, false, 0, 1), b(s.k, s.n, true, 0, 2);
     std::vector<float> first;
