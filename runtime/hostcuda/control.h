@@ -34,6 +34,8 @@ void delay_stream(int index, std::chrono::microseconds delay, std::uint64_t seed
 void set_link_gbps(double gbps);
 // Removes every fault and clears sticky errors.
 void reset_faults();
+// Why the device's context was lost (a kernel that failed, an armed sticky fault); "" when it was not.
+std::string last_failure();
 // Calls of `function` so far.
 std::uint64_t calls(std::string_view function);
 

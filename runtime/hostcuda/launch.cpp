@@ -1,0 +1,54 @@
+// launch.cpp - a kernel launch: a task of its stream that spreads the blocks over the pool. With one thread a block, running
+// a block is calling the kernel; with many, fiber.cpp does it.
+#include <utility>
+
+#include "runtime/hostcuda/call.h"
+#include "runtime/hostcuda/control.h"
+#include "runtime/hostcuda/device.h"
+#include "runtime/hostcuda/pool.h"
+#include "runtime/hostcuda/run_block.h"
+#include "runtime/hostcuda/stream.h"
+
+namespace spillway::hostcuda {
+
+__thread uint3 t_block_index;
+__thread dim3* t_grid;
+
+FiberOptions& fiber_options() {
+  static FiberOptions options;
+  return options;
+}
+
+#if defined(SPILLWAY_SERIAL)
+void* dynamic_shared() {
+  // Reused by every block that this thread runs: a kernel must not rely on what it finds.
+  alignas(64) static thread_local std::byte memory[kMaxSharedBytes];
+  return memory;
+}
+
+void run_block(dim3, std::size_t, FunctionRef<void()> body) { body(); }
+void finish_grid() {}
+bool valid_block(dim3 block) { return block.x * block.y * block.z == 1; }
+#endif
+
+cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                        std::function<void()> body) {
+  if (shared_bytes > kMaxSharedBytes || !valid_block(block) || grid.x == 0 || grid.y == 0 || grid.z == 0)
+    return answer(cudaErrorInvalidConfiguration);
+  return enqueue("cudaLaunchKernel", stream, [=, body = std::move(body)]() mutable {
+    const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
+    const bool reversed = fiber_options().order == FiberOrder::reversed;
+    // A few pieces a thread evens out blocks of unequal length. Which thread runs which block changes no result.
+    const std::size_t piece = blocks / (static_cast<std::size_t>(pool_threads()) * 8) + 1;
+    parallel_for(blocks, piece, [&](std::size_t i) {
+      const std::size_t b = reversed ? blocks - 1 - i : i;
+      t_grid = &grid;
+      t_block_index = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                       static_cast<unsigned>(b / grid.x / grid.y)};
+      run_block(block, shared_bytes, body);
+    });
+    finish_grid();
+  });
+}
+
+}  // namespace spillway::hostcuda

@@ -1,0 +1,19 @@
+// run_block.h - what launch.cpp asks of the flavour of the build: serial (launch.cpp itself) or fiber (fiber.cpp).
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "runtime/hostcuda/pool.h"
+
+namespace spillway::hostcuda {
+
+// Whether a block of this shape can run.
+bool valid_block(dim3 block);
+// Runs the threads of the block t_block_index; `body` is one of them. Throws what a thread throws, and on a barrier that
+// cannot be met.
+void run_block(dim3 block, std::size_t shared_bytes, FunctionRef<void()> body);
+// After the last block: the launching thread is ordered after every thread of the grid.
+void finish_grid();
+
+}  // namespace spillway::hostcuda
