@@ -6,8 +6,9 @@
 
 namespace spillway::kernels {
 
+// In double, as PyTorch's are: 1 - beta2 would lose five digits in float.
 struct AdamW {
-  float lr = 1e-5f, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0.01f;
+  double lr = 1e-5, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
 };
 // parameter, m, v, gradient (n). step counts from 1; the bias corrections are computed in double on the host.
 void adamw(float* parameter, float* m, float* v, const float* gradient, Index n, const AdamW& options,

@@ -11,6 +11,8 @@ struct AttentionShape {
 };
 // Whether the kernels are built for this head dimension (16, 32, 64, 128).
 bool attention_supports(Index head_dim);
+// Throws std::invalid_argument, in one line, unless the kernels can compute this shape.
+void check_attention(const AttentionShape& shape);
 
 // o (B, T, heads, D), lse (B, heads, T); q (B, T, heads, D), k, v (B, T, kv_heads, D). Scores are scaled by 1/sqrt(D).
 template <class T>
