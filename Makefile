@@ -216,5 +216,9 @@ else
 	$(call quiet,CXX)$(CXX) -x c++ $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 endif
 
+# The fiber runner is not instrumented by ThreadSanitizer: see runtime/hostcuda/sanitizers.h.
+$(B)/runtime/hostcuda/fiber.o: CXXFLAGS := $(if $(filter fiber-tsan,$(VARIANT)),\
+  $(filter-out -fsanitize=thread,$(CXXFLAGS)) -DSPILLWAY_TSAN,$(CXXFLAGS))
+
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

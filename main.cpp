@@ -1,5 +1,6 @@
-// main.cpp - the program `spillway`: turns a command line into one call of decision/commands.h, and every error into one
-// line. Exit status: 0 done, 1 could not be done or did not hold, 2 the command line itself is wrong, 130 interrupted.
+// main.cpp - the program `spillway`: turns a command line into one call of decision/commands.h, and every error into
+// one line. Exit status: 0 done, 1 could not be done or did not hold, 2 the command line itself is wrong, 130
+// interrupted.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -41,8 +42,9 @@ struct HostOptions {
     app->add_option("--device-memory", device_memory, "size of the device's memory, e.g. 8GiB")
         ->transform(CLI::AsSizeValue(false));
     app->add_option("--pool-threads", pool_threads, "threads that run kernels; default: every processor");
-    app->add_option("--fault", faults,
-                    "arm a fault: cudaMalloc:3 (third call fails), delay:1:5ms (each task of stream 1), link:2.5 (GB/s)");
+    app->add_option(
+        "--fault", faults,
+        "arm a fault: cudaMalloc:3 (third call fails), delay:1:5ms (each task of stream 1), link:2.5 (GB/s)");
   }
   void apply() const {
     if (device_memory > 0) hostcuda::set_device_memory(static_cast<std::int64_t>(device_memory));
@@ -76,7 +78,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   b->add_option("--memory-cap-mb", bench.benchmark.memory_cap_mb, "budget, MiB; default: the device's memory");
   b->add_option("--min-samples-per-s", bench.benchmark.min_samples_per_s, "throughput floor")->capture_default_str();
-  b->add_option("--max-val-loss", bench.benchmark.max_val_loss, "quality floor; default: baseline's evaluation loss x 1.02");
+  b->add_option("--max-val-loss", bench.benchmark.max_val_loss,
+                "quality floor; default: baseline's evaluation loss x 1.02");
   b->add_option("--saving-threshold-mb", bench.benchmark.thresholds.saving_mb, "a saving worth having")
       ->capture_default_str();
   b->add_option("--throughput-threshold", bench.benchmark.thresholds.throughput_ratio, "share of throughput to keep")

@@ -37,8 +37,8 @@ int bench(BenchCommand command) {
   const bool chosen = o.workload.model.empty();
   Workload workload(o.workload, device);
   const model::Config& config = workload.config();
-  RunFolder folder(command.results, command.run.empty() ? default_run_name(device.is_host, config.name, o.workload.seq)
-                                                        : command.run);
+  RunFolder folder(command.results,
+                   command.run.empty() ? default_run_name(device.is_host, config.name, o.workload.seq) : command.run);
   const std::string record = device.is_host ? "76_host_memory.json" : "76_real_gpu_memory.json";
   folder.prepare(record);
 

@@ -10,9 +10,13 @@ namespace spillway::decision {
 namespace {
 using Json = nlohmann::ordered_json;
 
-double mib(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+double mib(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
 
-Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -91,8 +95,8 @@ Json config(const Benchmark& b, const std::string& command) {
   c["iters"] = o.iters;
   c["repeats"] = o.repeats;
   c["amp_dtype"] = w.dtype;
-  c["optimizer"] = {{"name", "AdamW"},         {"lr", w.adamw.lr},   {"beta1", w.adamw.beta1}, {"beta2", w.adamw.beta2},
-                    {"eps", w.adamw.eps}, {"weight_decay", w.adamw.weight_decay}};
+  c["optimizer"] = {{"name", "AdamW"},        {"lr", w.adamw.lr},   {"beta1", w.adamw.beta1},
+                    {"beta2", w.adamw.beta2}, {"eps", w.adamw.eps}, {"weight_decay", w.adamw.weight_decay}};
   std::int64_t chunk = 0;
   for (const Measurement& m : b.measurements) chunk = std::max(chunk, m.lmhead_chunk);
   c["lmhead_chunk"] = chunk > 0 ? Json(chunk) : Json(nullptr);
@@ -127,7 +131,8 @@ nlohmann::ordered_json benchmark_record(const Benchmark& b, const std::string& c
                      {"noisy_spread", kNoisySpread}};
   const auto rules = candidates(b.measurements, b.options.workload.batch);
   Json list = Json::array();
-  for (std::size_t i = 0; i < rules.size(); ++i) list.push_back(candidate(b.measurements[i], rules[i], b.options.repeats));
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    list.push_back(candidate(b.measurements[i], rules[i], b.options.repeats));
   r["candidates"] = list;
   r["losses_identical"] = b.losses_identical;
   const Summary& s = b.summary;

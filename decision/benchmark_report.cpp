@@ -10,15 +10,19 @@
 namespace spillway::decision {
 namespace {
 
-std::string mib(double bytes) { return fmt::format("{:.1f}", bytes / (1024.0 * 1024.0)); }
-std::string mib(std::int64_t bytes) { return mib(static_cast<double>(bytes)); }
+std::string mib(double bytes) {
+  return fmt::format("{:.1f}", bytes / (1024.0 * 1024.0));
+}
+std::string mib(std::int64_t bytes) {
+  return mib(static_cast<double>(bytes));
+}
 
 double median_step_ms(const Measurement& m) {
   std::vector<double> times;
   for (const Sample& s : m.samples) times.push_back(s.step_time_ms);
   return median(times);
 }
-double median_ms(const Measurement& m, double activation::StepCost::* field) {
+double median_ms(const Measurement& m, double activation::StepCost::*field) {
   std::vector<double> values;
   for (const activation::StepCost& c : m.costs) values.push_back(c.*field);
   return median(values);
@@ -79,19 +83,24 @@ std::string benchmark_report(const Benchmark& b) {
   std::string text = comparison(b).text();
   for (const Measurement& m : b.measurements)
     if (m.status != "ok") text += fmt::format("{}: {}: {}\n", m.strategy, m.status, m.error);
-  const auto ran = std::count_if(b.measurements.begin(), b.measurements.end(), [](auto& m) { return m.status == "ok"; });
-  if (ran > 0) text += fmt::format("losses bit-identical across repeats and strategies: {}\n\n{}", b.losses_identical ? "yes" : "NO", at_peak(b).text());
+  const auto ran =
+      std::count_if(b.measurements.begin(), b.measurements.end(), [](auto& m) { return m.status == "ok"; });
+  if (ran > 0)
+    text += fmt::format("losses bit-identical across repeats and strategies: {}\n\n{}",
+                        b.losses_identical ? "yes" : "NO", at_peak(b).text());
   if (b.device.is_host)
-    text += "\nBytes are what a GPU allocates for the same step; times are this processor's and say nothing of a GPU.\n";
+    text +=
+        "\nBytes are what a GPU allocates for the same step; times are this processor's and say nothing of a GPU.\n";
   const auto limit = [](const std::optional<double>& v, const char* unit) {
     return v ? fmt::format("{:.6g}{}", *v, unit) : std::string("none");
   };
-  text += fmt::format("\nbudget: at most {}, at least {}, evaluation loss at most {}\n", limit(b.budget.memory_cap_mb, " MiB"),
-                      limit(b.budget.min_samples_per_s, " samples/s"), limit(b.budget.max_val_loss, ""));
+  text += fmt::format("\nbudget: at most {}, at least {}, evaluation loss at most {}\n",
+                      limit(b.budget.memory_cap_mb, " MiB"), limit(b.budget.min_samples_per_s, " samples/s"),
+                      limit(b.budget.max_val_loss, ""));
   text += fmt::format("decision: {} ({}); next: {}\n", b.decision.decision, b.decision.reason, b.decision.next_action);
   if (b.summary.best_candidate)
-    text += fmt::format("smallest that fits: {}, saving {:.2f} MiB at {} of the baseline's throughput\n", *b.summary.best_candidate,
-                        b.summary.memory_saving_mb, limit(b.summary.throughput_ratio, ""));
+    text += fmt::format("smallest that fits: {}, saving {:.2f} MiB at {} of the baseline's throughput\n",
+                        *b.summary.best_candidate, b.summary.memory_saving_mb, limit(b.summary.throughput_ratio, ""));
   return text;
 }
 

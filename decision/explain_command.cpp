@@ -15,7 +15,9 @@ using activation::LayerSpec;
 using activation::Placement;
 using activation::Plan;
 
-std::string mib(std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / (1024.0 * 1024.0)); }
+std::string mib(std::int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1024.0 * 1024.0));
+}
 
 // Runs of neighbouring layers whose tensors are placed alike: [first, last].
 std::vector<std::pair<int, int>> layer_groups(const Plan& plan) {
@@ -89,10 +91,11 @@ int explain(const ExplainCommand& command) {
 
   fmt::print("plan {} for {}: {} layers, batch {}, seq {}\n\n{}\n{}\n", plan.name, config.name, layers, command.batch,
              command.seq, plan_table(plan, spec), recompute_table(plan, spec));
-  fmt::print("a step keeps {} MiB of saved tensors on the device, moves {} MiB out and {} MiB back, and runs {:.3f} GFLOP "
-             "again\n\n",
-             mib(totals.kept_bytes), mib(report.offload_bytes), mib(report.prefetch_bytes),
-             static_cast<double>(report.recompute_flops) / 1e9);
+  fmt::print(
+      "a step keeps {} MiB of saved tensors on the device, moves {} MiB out and {} MiB back, and runs {:.3f} GFLOP "
+      "again\n\n",
+      mib(totals.kept_bytes), mib(report.offload_bytes), mib(report.prefetch_bytes),
+      static_cast<double>(report.recompute_flops) / 1e9);
 
   fmt::print("schedule: {} actions, {} events (d = waits for event, -> = records it)\n", schedule.actions.size(),
              schedule.events);

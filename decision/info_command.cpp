@@ -15,7 +15,8 @@ int info() {
   const DeviceInfo device = require_device();
   fmt::print("device: {}, {:.0f} MiB\n", device.name, static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0));
   if (device.is_host)
-    fmt::print("a CPU under the CUDA runtime's own names (runtime/hostcuda): bytes as on a GPU, times of this processor\n");
+    fmt::print(
+        "a CPU under the CUDA runtime's own names (runtime/hostcuda): bytes as on a GPU, times of this processor\n");
   else
     fmt::print("compute capability {}.{}, CUDA runtime {}, driver {}\n", device.compute_major, device.compute_minor,
                cuda_version(device.runtime_version), cuda_version(device.driver_version));

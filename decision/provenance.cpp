@@ -28,8 +28,9 @@ std::string command_line(int argc, const char* const* argv) {
   std::string line;
   for (int i = 0; i < argc; ++i) {
     const std::string word = argv[i];
-    const bool plain = !word.empty() && word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                               "0123456789-_./:,=+@%") == std::string::npos;
+    const bool plain = !word.empty() && word.find_first_not_of(
+                                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                            "0123456789-_./:,=+@%") == std::string::npos;
     if (i > 0) line += ' ';
     if (plain) {
       line += word;
@@ -48,7 +49,9 @@ std::string git_commit() {
   return output_of("git status --porcelain --untracked-files=no 2>/dev/null").empty() ? hash : hash + "-dirty";
 }
 
-std::string cuda_version(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string cuda_version(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");

@@ -1,4 +1,5 @@
-// record.cpp - see record.h. link(2) is what makes a record exclusive: it fails when the name is taken, whoever took it.
+// record.cpp - see record.h. link(2) is what makes a record exclusive: it fails when the name is taken, whoever took
+// it.
 #include "decision/record.h"
 
 #include <fcntl.h>
@@ -23,7 +24,8 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(fs::path path) : path_(std::move(path)) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd_ < 0) throw Error(fmt::format("cannot write into {}: {}", path_.parent_path().string(), std::strerror(errno)));
+    if (fd_ < 0)
+      throw Error(fmt::format("cannot write into {}: {}", path_.parent_path().string(), std::strerror(errno)));
   }
   ~TemporaryFile() {
     if (fd_ >= 0) ::close(fd_);
@@ -64,8 +66,8 @@ void RunFolder::prepare(const std::string& record) {
   created_ = fs::create_directories(folder_, error);
   if (error) throw Error(fmt::format("cannot make the folder {}: {}", folder_.string(), error.message()));
   if (fs::exists(fs::symlink_status(folder_ / record)))
-    throw Error(fmt::format("{} exists: a record is never overwritten; choose another run name",
-                            (folder_ / record).string()));
+    throw Error(
+        fmt::format("{} exists: a record is never overwritten; choose another run name", (folder_ / record).string()));
   TemporaryFile probe(folder_ / fmt::format(".probe-{}", ::getpid()));
 }
 
@@ -98,7 +100,9 @@ void RunFolder::discard_if_empty() noexcept {
 
 std::string default_run_name(bool host, const std::string& model, std::int64_t seq) {
   std::string safe = fs::path(model).filename().string();
-  std::replace_if(safe.begin(), safe.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-'; }, '_');
+  std::replace_if(
+      safe.begin(), safe.end(),
+      [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-'; }, '_');
   return fmt::format("{:%Y%m%dT%H%M%SZ}_{}_{}_{}", fmt::gmtime(std::time(nullptr)), host ? "host" : "gpu", safe, seq);
 }
 

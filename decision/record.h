@@ -11,8 +11,8 @@ class RunFolder {
  public:
   // Error: a run name that is empty, has a slash, or is "." , ".." or "latest".
   RunFolder(std::filesystem::path results, std::string run);
-  // Before anything is measured: creates the folder, and Error when `record` exists in it (named) or when nothing can be
-  // written there.
+  // Before anything is measured: creates the folder, and Error when `record` exists in it (named) or when nothing can
+  // be written there.
   void prepare(const std::string& record);
   // Writes `record` exclusively: temporary file, fsync, read-only, linked into place. Then points results/latest here.
   // Error when it exists or the disk is full; no partial file stays.

@@ -66,8 +66,7 @@ Summary summarize(const std::vector<Candidate>& candidates, const Budget& budget
   }
   if (baseline && !feasible.empty()) {
     s.memory_saving_mb = round6(baseline->peak - feasible[0].peak);
-    if (baseline->samples_per_s != 0)
-      s.throughput_ratio = round6(feasible[0].samples_per_s / baseline->samples_per_s);
+    if (baseline->samples_per_s != 0) s.throughput_ratio = round6(feasible[0].samples_per_s / baseline->samples_per_s);
   }
   return s;
 }
@@ -104,7 +103,9 @@ std::optional<double> default_quality_floor(const std::vector<Candidate>& candid
   return round6(baseline->eval_loss * 1.02);
 }
 
-double round6(double value) { return std::round(value * 1e6) / 1e6; }
+double round6(double value) {
+  return std::round(value * 1e6) / 1e6;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

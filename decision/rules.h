@@ -1,6 +1,6 @@
 // rules.h - the protocol's arithmetic, as pure functions on plain data: from the candidates of a 76 run and a budget to
-// its summary, and from a summary to accept, tune or reject. No file, no clock, no device. PROTOCOL.md states the rules;
-// 75 applies the same ones with wording of its own.
+// its summary, and from a summary to accept, tune or reject. No file, no clock, no device. PROTOCOL.md states the
+// rules; 75 applies the same ones with wording of its own.
 #pragma once
 #include <optional>
 #include <string>
@@ -31,8 +31,9 @@ struct Summary {
   std::vector<std::string> feasible_names;  // by peak ascending, samples_per_s descending, eval_loss ascending
   std::optional<std::string> best_candidate;
   std::optional<double> baseline_peak_memory_mb, best_peak_memory_mb;
-  double memory_saving_mb = 0.0;            // baseline - best, 6 decimals; 0 when either is missing
-  std::optional<double> throughput_ratio;   // best / baseline, 6 decimals; absent when either is missing or baseline is 0
+  double memory_saving_mb = 0.0;  // baseline - best, 6 decimals; 0 when either is missing
+  std::optional<double>
+      throughput_ratio;  // best / baseline, 6 decimals; absent when either is missing or baseline is 0
 };
 Summary summarize(const std::vector<Candidate>& candidates, const Budget& budget);
 

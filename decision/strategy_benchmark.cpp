@@ -1,6 +1,6 @@
 // strategy_benchmark.cpp - the measuring half of experiment 76. Each (repeat, strategy) is a run of its own: a fresh
-// allocator, fresh weights from the same seed, warm-up, peaks reset, measured steps, evaluation. Nothing of one strategy
-// is left when the next begins, also when it ran out of memory.
+// allocator, fresh weights from the same seed, warm-up, peaks reset, measured steps, evaluation. Nothing of one
+// strategy is left when the next begins, also when it ran out of memory.
 #include "decision/strategy_benchmark.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,9 @@
 namespace spillway::decision {
 namespace {
 
-bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(float a, float b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 // One repeat of one strategy, added to `m`.
 void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measurement& m,
@@ -62,7 +64,8 @@ void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measure
 }
 
 void judge(Measurement& m) {
-  const auto bad = std::find_if(m.samples.begin(), m.samples.end(), [](const Sample& s) { return !std::isfinite(s.loss); });
+  const auto bad =
+      std::find_if(m.samples.begin(), m.samples.end(), [](const Sample& s) { return !std::isfinite(s.loss); });
   if (bad != m.samples.end()) {
     m.status = "invalid";
     m.error = fmt::format("loss is {} at measured step {}", bad->loss, bad - m.samples.begin() + 1);

@@ -20,7 +20,7 @@ struct BenchmarkOptions {
   int warmup = 2, iters = 5, repeats = 3;
   std::optional<double> memory_cap_mb;  // default: the device's memory
   double min_samples_per_s = 0.0;
-  std::optional<double> max_val_loss;   // default: default_quality_floor
+  std::optional<double> max_val_loss;  // default: default_quality_floor
   Thresholds thresholds;
 };
 
@@ -67,8 +67,8 @@ inline constexpr double kNoisySpread = 0.10;
 // so that over as many repeats as strategies each has had every place once.
 std::vector<std::vector<int>> balanced_order(int strategies, int repeats, std::uint64_t seed);
 
-// Measures. `progress` is told in one line what runs now ("" at the end); `stop` is asked between steps, and when it says
-// true Interrupted is thrown.
+// Measures. `progress` is told in one line what runs now ("" at the end); `stop` is asked between steps, and when it
+// says true Interrupted is thrown.
 class Interrupted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

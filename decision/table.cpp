@@ -47,8 +47,7 @@ std::string Table::text() const {
   std::size_t total = 0;
   for (std::size_t w : width) total += w + 2;
   out += std::string(total - 2, '-') + "\n";
-  for (std::size_t r = 1; r < rows_.size(); ++r)
-    line([&](std::size_t c) -> const std::string& { return rows_[r][c]; });
+  for (std::size_t r = 1; r < rows_.size(); ++r) line([&](std::size_t c) -> const std::string& { return rows_[r][c]; });
   return out;
 }
 

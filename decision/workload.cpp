@@ -9,7 +9,9 @@
 
 namespace spillway::decision {
 
-const char* default_model(const DeviceInfo& device) { return device.is_host ? "small" : "qwen2.5-0.5b"; }
+const char* default_model(const DeviceInfo& device) {
+  return device.is_host ? "small" : "qwen2.5-0.5b";
+}
 
 Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : options_(options) {
   if (options_.model.empty()) options_.model = default_model(device);
@@ -18,7 +20,8 @@ Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : o
   config_ = model::resolve_config(options_.model);
   config_.validate();
   if (options_.seq < 2)
-    throw Error(fmt::format("seq {}: a row needs at least 2 tokens, one to predict from and one to predict", options_.seq));
+    throw Error(
+        fmt::format("seq {}: a row needs at least 2 tokens, one to predict from and one to predict", options_.seq));
   if (options_.seq > config_.max_positions)
     throw Error(fmt::format("seq {}: {} has {} positions", options_.seq, config_.name, config_.max_positions));
   if (options_.batch < 1) throw Error(fmt::format("batch {}: at least 1 row", options_.batch));

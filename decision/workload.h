@@ -20,8 +20,8 @@ struct WorkloadOptions {
   std::int64_t seq = 768, batch = 1;
   std::string dtype = "float32";
   std::uint64_t seed = 42;
-  std::string data;                 // empty: random tokens
-  std::int64_t lmhead_chunk = -1;   // see TrainerOptions
+  std::string data;                // empty: random tokens
+  std::int64_t lmhead_chunk = -1;  // see TrainerOptions
   kernels::AdamW adamw;
 };
 

@@ -19,13 +19,14 @@
 #include "runtime/hostcuda/device.h"
 #endif
 
-// SPILLWAY_SHARED(float, tile, 32): an array of the block. SPILLWAY_DYNAMIC_SHARED(float, all): LaunchConfig::shared_bytes.
-// SPILLWAY_SIMD, SPILLWAY_SIMD_REDUCE(+ : sum), SPILLWAY_UNROLL: what the loop below may be turned into.
+// SPILLWAY_SHARED(float, tile, 32): an array of the block. SPILLWAY_DYNAMIC_SHARED(float, all):
+// LaunchConfig::shared_bytes. SPILLWAY_SIMD, SPILLWAY_SIMD_REDUCE(+ : sum), SPILLWAY_UNROLL: what the loop below may be
+// turned into.
 #define SPILLWAY_PRAGMA(text) _Pragma(#text)
 #if defined(__CUDACC__)
 #define SPILLWAY_SHARED(type, name, count) __shared__ type name[count]
-#define SPILLWAY_DYNAMIC_SHARED(type, name)                                    \
-  extern __shared__ __align__(16) unsigned char spillway_dynamic_shared_[];    \
+#define SPILLWAY_DYNAMIC_SHARED(type, name)                                 \
+  extern __shared__ __align__(16) unsigned char spillway_dynamic_shared_[]; \
   type* name = reinterpret_cast<type*>(spillway_dynamic_shared_)
 #define SPILLWAY_SIMD
 #define SPILLWAY_SIMD_REDUCE(clause)
@@ -38,10 +39,10 @@
 #define SPILLWAY_UNROLL SPILLWAY_PRAGMA(GCC unroll 16)
 #else
 // Heap memory, poisoned: sanitizers see its bounds, and a read of what nobody wrote gives NaN.
-#define SPILLWAY_SHARED(type, name, count)         \
-  static const char spillway_site_##name = 0;      \
-  type* const name = static_cast<type*>(           \
-      ::spillway::hostcuda::static_shared(&spillway_site_##name, sizeof(type) * (count)))
+#define SPILLWAY_SHARED(type, name, count)    \
+  static const char spillway_site_##name = 0; \
+  type* const name =                          \
+      static_cast<type*>(::spillway::hostcuda::static_shared(&spillway_site_##name, sizeof(type) * (count)))
 #define SPILLWAY_DYNAMIC_SHARED(type, name) type* name = static_cast<type*>(::spillway::hostcuda::dynamic_shared())
 #define SPILLWAY_SIMD
 #define SPILLWAY_SIMD_REDUCE(clause)

@@ -1,5 +1,6 @@
-// reduce.h - what blocks do together, written once in portable CUDA: reductions over a warp and a block, and the partition
-// of elements over blocks. Blocks have 1, 2, 4 .. 32 threads or a multiple of 32, so a warp is min(32, blockDim) lanes.
+// reduce.h - what blocks do together, written once in portable CUDA: reductions over a warp and a block, and the
+// partition of elements over blocks. Blocks have 1, 2, 4 .. 32 threads or a multiple of 32, so a warp is min(32,
+// blockDim) lanes.
 #pragma once
 #include "kernels/launch.h"
 
@@ -19,12 +20,15 @@ struct Max {  // a NaN stays
 };
 
 // Lanes of a warp of this block.
-__device__ __forceinline__ int warp_lanes() { return blockDim.x < 32u ? static_cast<int>(blockDim.x) : 32; }
+__device__ __forceinline__ int warp_lanes() {
+  return blockDim.x < 32u ? static_cast<int>(blockDim.x) : 32;
+}
 
 // Every lane gets the result. The order of the tree is fixed: the same bits in every run.
 template <class T, class Op>
 __device__ __forceinline__ T warp_reduce(T value, Op op) {
-  for (int offset = warp_lanes() / 2; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  for (int offset = warp_lanes() / 2; offset > 0; offset /= 2)
+    value = op(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 

@@ -1,14 +1,14 @@
-// call.cpp - see call.h: call counts, armed faults, sticky errors, and the link's speed. Stream threads touch only atomics
-// here, with relaxed order: a lock shared by two streams would order them, and hide a missing stream wait from
+// call.cpp - see call.h: call counts, armed faults, sticky errors, and the link's speed. Stream threads touch only
+// atomics here, with relaxed order: a lock shared by two streams would order them, and hide a missing stream wait from
 // ThreadSanitizer.
 #include "runtime/hostcuda/call.h"
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <map>
 #include <mutex>
 #include <random>
-#include <algorithm>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -101,7 +101,9 @@ std::uint64_t calls(std::string_view function) {
   return it == c.count.end() ? 0 : it->second;
 }
 
-std::uint64_t pinned_allocations() { return calls("cudaMallocHost"); }
+std::uint64_t pinned_allocations() {
+  return calls("cudaMallocHost");
+}
 
 void delay_stream(int index, std::chrono::microseconds delay, std::uint64_t seed) {
   g_delay_seed.store(seed, std::memory_order_relaxed);
@@ -111,7 +113,9 @@ void delay_stream(int index, std::chrono::microseconds delay, std::uint64_t seed
     g_delay_us[index].store(delay.count(), std::memory_order_relaxed);
 }
 
-void set_link_gbps(double gbps) { g_link_gbps.store(gbps, std::memory_order_relaxed); }
+void set_link_gbps(double gbps) {
+  g_link_gbps.store(gbps, std::memory_order_relaxed);
+}
 
 void reset_faults() {
   Calls& c = calls_state();
@@ -181,7 +185,8 @@ void arm_fault(std::string_view text) {
     if (time.ends_with("ms")) unit = 1000;
     if (unit == 0) bad("a delay ends with ms or us");
     time.remove_suffix(2);
-    return delay_stream(number<int>(parts[1], text), std::chrono::microseconds(unit * number<std::int64_t>(time, text)));
+    return delay_stream(number<int>(parts[1], text),
+                        std::chrono::microseconds(unit * number<std::int64_t>(time, text)));
   }
   if (!parts[0].starts_with("cu") || parts.size() < 2 || parts.size() > 3)
     bad("write cudaMalloc:3, cudaMemcpyAsync:2:illegal-address, delay:STREAM:5ms or link:GB_PER_S");
@@ -189,12 +194,17 @@ void arm_fault(std::string_view text) {
   const bool sticky = parts.size() == 3;
   const auto k = number<std::uint64_t>(parts[1], text);
   if (k == 0) bad("calls are counted from 1");
-  fail_call(parts[0], k, sticky ? cudaErrorIllegalAddress : parts[0].starts_with("cudaMalloc") ? cudaErrorMemoryAllocation : cudaErrorUnknown, sticky);
+  fail_call(parts[0], k,
+            sticky                               ? cudaErrorIllegalAddress
+            : parts[0].starts_with("cudaMalloc") ? cudaErrorMemoryAllocation
+                                                 : cudaErrorUnknown,
+            sticky);
 }
 
 }  // namespace spillway::hostcuda
 
-// ---- CUDA's own ---------------------------------------------------------------------------------------------------------
+// ---- CUDA's own
+// ---------------------------------------------------------------------------------------------------------
 
 using namespace spillway::hostcuda;
 

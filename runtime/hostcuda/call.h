@@ -1,5 +1,5 @@
-// call.h - what every CUDA call of the host device does first: count itself, answer a sticky error, answer a fault that a
-// test armed. And how it answers: the error returned is also this thread's last error.
+// call.h - what every CUDA call of the host device does first: count itself, answer a sticky error, answer a fault that
+// a test armed. And how it answers: the error returned is also this thread's last error.
 #pragma once
 #include <cuda_runtime_api.h>
 

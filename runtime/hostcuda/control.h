@@ -14,7 +14,8 @@ namespace spillway::hostcuda {
 // Bytes that cudaMalloc can hand out in all. Default: three quarters of the machine's available memory at start.
 void set_device_memory(std::int64_t bytes);
 std::int64_t device_memory();
-// Threads that run a kernel's blocks (>= 1; the stream's own thread is one of them). Default: the processors we may use.
+// Threads that run a kernel's blocks (>= 1; the stream's own thread is one of them). Default: the processors we may
+// use.
 void set_pool_threads(int threads);
 int pool_threads();
 // Books only: memory keeps exact books on address space that is never touched, kernels, copies and memsets do nothing.
@@ -44,7 +45,8 @@ std::uint64_t calls(std::string_view function);
 // Throws spillway-style std::invalid_argument with one line when it cannot be read.
 void arm_fault(std::string_view text);
 
-// ---- the fiber build (several threads a block) ------------------------------------------------------------------------
+// ---- the fiber build (several threads a block)
+// ------------------------------------------------------------------------
 enum class FiberOrder { forward, reversed, shuffled };
 struct FiberOptions {
   FiberOrder order = FiberOrder::forward;

@@ -1,7 +1,9 @@
 // device.h - CUDA C++'s device vocabulary for g++, so that a kernel file compiles as it stands. Two flavours:
-//   SPILLWAY_SERIAL  one thread a block: threadIdx and blockDim are constants, barriers and shuffles vanish, and what is
+//   SPILLWAY_SERIAL  one thread a block: threadIdx and blockDim are constants, barriers and shuffles vanish, and what
+//   is
 //                    left of a kernel is a loop over its block's chunk, which vectorizes.
-//   SPILLWAY_FIBER   any block size: every CUDA thread is a fiber, barriers and shuffles are real, and the order in which
+//   SPILLWAY_FIBER   any block size: every CUDA thread is a fiber, barriers and shuffles are real, and the order in
+//   which
 //                    threads run can be chosen (control.h).
 #pragma once
 #include <cuda_runtime.h>
@@ -29,7 +31,8 @@ extern __thread uint3 t_block_index;
 extern __thread dim3* t_grid;
 
 // Appends a launch to the stream: its blocks are spread over the pool. `body` runs one thread of the kernel.
-cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, std::function<void()> body);
+cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                        std::function<void()> body);
 // The block's dynamic shared memory.
 void* dynamic_shared();
 inline constexpr std::size_t kMaxSharedBytes = 227 * 1024;  // of a block, as on sm_90
@@ -91,8 +94,12 @@ T shuffle(unsigned mask, T value, int source, int width, Where where) {
 #define threadIdx (::spillway::hostcuda::t_thread_index)
 #define blockDim (*::spillway::hostcuda::t_block)
 #define SPILLWAY_WHERE spillway::hostcuda::Where where = spillway::hostcuda::Where::current()
-static inline void __syncthreads(SPILLWAY_WHERE) { spillway::hostcuda::block_barrier(where); }
-static inline void __syncwarp(unsigned mask = ~0u, SPILLWAY_WHERE) { spillway::hostcuda::warp_barrier(mask, where); }
+static inline void __syncthreads(SPILLWAY_WHERE) {
+  spillway::hostcuda::block_barrier(where);
+}
+static inline void __syncwarp(unsigned mask = ~0u, SPILLWAY_WHERE) {
+  spillway::hostcuda::warp_barrier(mask, where);
+}
 template <class T>
 static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, SPILLWAY_WHERE) {
   return spillway::hostcuda::shuffle(mask, value, spillway::hostcuda::lane() ^ lanes, width, where);

@@ -1,5 +1,5 @@
-// flush_denormals.h - denormal floats count as zero on the threads that compute, as in fast GPU code: an optimizer state that
-// decays towards zero would otherwise make every later step a hundred times slower.
+// flush_denormals.h - denormal floats count as zero on the threads that compute, as in fast GPU code: an optimizer
+// state that decays towards zero would otherwise make every later step a hundred times slower.
 #pragma once
 #if defined(__SSE__)
 #include <xmmintrin.h>

@@ -1,6 +1,6 @@
-// futex.h - waiting for a counter to grow, with only the ordering that CUDA gives. Mutexes and std::atomic::wait order the
-// waiter before the one that wakes it, which no CUDA call promises; such an edge would hide a missing stream wait from
-// ThreadSanitizer. Here the waiter only reads: acquire pairs with the writer's release, and nothing runs back.
+// futex.h - waiting for a counter to grow, with only the ordering that CUDA gives. Mutexes and std::atomic::wait order
+// the waiter before the one that wakes it, which no CUDA call promises; such an edge would hide a missing stream wait
+// from ThreadSanitizer. Here the waiter only reads: acquire pairs with the writer's release, and nothing runs back.
 #pragma once
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -27,7 +27,8 @@ class Counter {
   }
   // Sleeps unless the counter has moved on from `seen`; may wake for no reason.
   void sleep_while(std::uint32_t seen) const {
-    ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+    ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr,
+              0);
   }
 
  private:

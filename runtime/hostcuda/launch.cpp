@@ -1,5 +1,5 @@
-// launch.cpp - a kernel launch: a task of its stream that spreads the blocks over the pool. With one thread a block, running
-// a block is calling the kernel; with many, fiber.cpp does it.
+// launch.cpp - a kernel launch: a task of its stream that spreads the blocks over the pool. With one thread a block,
+// running a block is calling the kernel; with many, fiber.cpp does it.
 #include <utility>
 
 #include "runtime/hostcuda/call.h"
@@ -26,9 +26,13 @@ void* dynamic_shared() {
   return memory;
 }
 
-void run_block(dim3, std::size_t, FunctionRef<void()> body) { body(); }
+void run_block(dim3, std::size_t, FunctionRef<void()> body) {
+  body();
+}
 void finish_grid() {}
-bool valid_block(dim3 block) { return block.x * block.y * block.z == 1; }
+bool valid_block(dim3 block) {
+  return block.x * block.y * block.z == 1;
+}
 #endif
 
 cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,

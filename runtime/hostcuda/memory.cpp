@@ -1,5 +1,5 @@
-// memory.cpp - the device's memory: a budget that cudaMalloc hands out until it is gone, page-locked host memory known by
-// its addresses, and copies with the semantics that CUDA documents for pinned and pageable memory.
+// memory.cpp - the device's memory: a budget that cudaMalloc hands out until it is gone, page-locked host memory known
+// by its addresses, and copies with the semantics that CUDA documents for pinned and pageable memory.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -103,7 +103,9 @@ void set_device_memory(std::int64_t bytes) {
   const std::lock_guard lock(memory().mutex);
   memory().total = static_cast<std::size_t>(bytes);
 }
-std::int64_t device_memory() { return static_cast<std::int64_t>(memory().total); }
+std::int64_t device_memory() {
+  return static_cast<std::int64_t>(memory().total);
+}
 
 }  // namespace spillway::hostcuda
 
@@ -185,7 +187,8 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   return cudaSuccess;
 }
 
-// ---- copies -------------------------------------------------------------------------------------------------------------
+// ---- copies
+// -------------------------------------------------------------------------------------------------------------
 
 // From pinned memory a copy is asynchronous. From pageable memory the bytes are staged before the call returns, and the
 // host may change them then; to pageable memory the call returns when the copy is done.
@@ -208,7 +211,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       if (is_pinned(from, bytes)) return enqueue(name, stream, [=] { copy(from); });
       if (books_only()) return enter(name);
       const auto* first = static_cast<const std::byte*>(from);
-      return enqueue(name, stream, [copy, staged = std::vector<std::byte>(first, first + bytes)] { copy(staged.data()); });
+      return enqueue(name, stream,
+                     [copy, staged = std::vector<std::byte>(first, first + bytes)] { copy(staged.data()); });
     }
 
     case cudaMemcpyDeviceToHost: {

@@ -137,7 +137,11 @@ void set_pool_threads(int threads) {
   pool().reset();
   pool() = std::make_unique<Pool>(threads);
 }
-int pool_threads() { return pool()->size(); }
-void parallel_for(std::size_t n, std::size_t chunk, FunctionRef<void(std::size_t)> f) { pool()->run(n, chunk, f); }
+int pool_threads() {
+  return pool()->size();
+}
+void parallel_for(std::size_t n, std::size_t chunk, FunctionRef<void(std::size_t)> f) {
+  pool()->run(n, chunk, f);
+}
 
 }  // namespace spillway::hostcuda

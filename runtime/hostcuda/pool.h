@@ -24,8 +24,8 @@ class FunctionRef<R(A...)> {
   R (*call_)(void*, A...);
 };
 
-// Calls f(i) for every i in [0, n), in chunks of `chunk` neighbours, and returns when all are done. The first exception is
-// rethrown. Which thread runs which i is not defined: results must not depend on it.
+// Calls f(i) for every i in [0, n), in chunks of `chunk` neighbours, and returns when all are done. The first exception
+// is rethrown. Which thread runs which i is not defined: results must not depend on it.
 void parallel_for(std::size_t n, std::size_t chunk, FunctionRef<void(std::size_t)> f);
 
 }  // namespace spillway::hostcuda

@@ -1,6 +1,6 @@
 // stream.cpp - a stream is an in-order queue with a thread of its own. The queue is a linked list: hosts append at the
-// tail (under a lock that only hosts take), the thread walks from the head and never takes a lock, so that running a task
-// orders nothing but what CUDA says: launch before task, task before whoever waits for it.
+// tail (under a lock that only hosts take), the thread walks from the head and never takes a lock, so that running a
+// task orders nothing but what CUDA says: launch before task, task before whoever waits for it.
 #include "runtime/hostcuda/stream.h"
 
 #include <algorithm>
@@ -85,15 +85,16 @@ struct CUstream_st {
   }
 
   mutable std::mutex hosts_;
-  std::uint32_t count_ = 0;              // under hosts_
+  std::uint32_t count_ = 0;  // under hosts_
   spillway::hostcuda::Counter submitted_, done_;
-  spillway::hostcuda::Task* head_;       // the thread's: the task run last
-  spillway::hostcuda::Task* tail_;       // under hosts_
-  bool stop_ = false;                    // the thread's
+  spillway::hostcuda::Task* head_;  // the thread's: the task run last
+  spillway::hostcuda::Task* tail_;  // under hosts_
+  bool stop_ = false;               // the thread's
   std::thread thread_;
 };
 
-// One point in a stream, recorded again and again: each record has a number, and `done` tells the last that was reached.
+// One point in a stream, recorded again and again: each record has a number, and `done` tells the last that was
+// reached.
 struct CUevent_st {
   struct State {
     spillway::hostcuda::Counter done;
@@ -136,8 +137,12 @@ std::atomic<bool> g_books_only{false};
 
 }  // namespace
 
-void set_books_only(bool on) { g_books_only.store(on, std::memory_order_relaxed); }
-bool books_only() { return g_books_only.load(std::memory_order_relaxed); }
+void set_books_only(bool on) {
+  g_books_only.store(on, std::memory_order_relaxed);
+}
+bool books_only() {
+  return g_books_only.load(std::memory_order_relaxed);
+}
 
 cudaError_t enqueue(const char* function, cudaStream_t handle, std::function<void()> task) {
   if (const cudaError_t e = enter(function); e != cudaSuccess) return e;
@@ -151,7 +156,8 @@ cudaError_t enqueue(const char* function, cudaStream_t handle, std::function<voi
 
 using namespace spillway::hostcuda;
 
-// ---- streams ----------------------------------------------------------------------------------------------------------
+// ---- streams
+// ----------------------------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   if (const cudaError_t e = enter("cudaStreamCreateWithFlags"); e != cudaSuccess) return e;
@@ -200,7 +206,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return enqueue("cudaLaunchHostFunc", stream, [=] { function(user_data); });
 }
 
-// ---- events -----------------------------------------------------------------------------------------------------------
+// ---- events
+// -----------------------------------------------------------------------------------------------------------
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (const cudaError_t e = enter("cudaEventCreateWithFlags"); e != cudaSuccess) return e;

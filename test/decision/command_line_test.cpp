@@ -49,11 +49,13 @@ void check_refused(const std::string& arguments, const std::string& says) {
 }
 
 std::string bench(const fs::path& results, const std::string& more) {
-  return fmt::format("bench --model tiny --seq 32 --warmup 1 --iters 2 --repeats 2 --results {} --run r {}", results.string(),
-                     more);
+  return fmt::format("bench --model tiny --seq 32 --warmup 1 --iters 2 --repeats 2 --results {} --run r {}",
+                     results.string(), more);
 }
 
-nlohmann::json read(const fs::path& file) { return nlohmann::json::parse(std::ifstream(file)); }
+nlohmann::json read(const fs::path& file) {
+  return nlohmann::json::parse(std::ifstream(file));
+}
 
 }  // namespace
 
@@ -168,8 +170,8 @@ BOOST_AUTO_TEST_CASE(a_strategy_that_runs_out_of_memory_is_a_row_and_the_others_
   const auto all = read(tmp.path() / "roomy" / "r" / "76_host_memory.json")["candidates"];
   const auto reserved = [&](int i) { return all[i]["peak_reserved_bytes"].get<std::int64_t>(); };
   BOOST_REQUIRE(reserved(1) < reserved(0));
-  const Result r = spillway_run(
-      bench(tmp.path() / "tight", fmt::format("--batch 8 --seq 128 --device-memory {}", (reserved(0) + reserved(1)) / 2)));
+  const Result r = spillway_run(bench(
+      tmp.path() / "tight", fmt::format("--batch 8 --seq 128 --device-memory {}", (reserved(0) + reserved(1)) / 2)));
   BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
   const auto record = read(tmp.path() / "tight" / "r" / "76_host_memory.json");
   BOOST_TEST(record["candidates"][0]["status"] == "oom");
@@ -195,8 +197,9 @@ BOOST_AUTO_TEST_CASE(training_on_text_lowers_the_loss) {
   std::ofstream text(tmp.path() / "text.txt");
   for (int i = 0; i < 400; ++i) text << "the quick brown fox jumps over the lazy dog. ";
   text.close();
-  const Result r = spillway_run(fmt::format("train --model tiny --seq 64 --steps 40 --lr 3e-3 --strategy hybrid --data {}",
-                                            (tmp.path() / "text.txt").string()));
+  const Result r =
+      spillway_run(fmt::format("train --model tiny --seq 64 --steps 40 --lr 3e-3 --strategy hybrid --data {}",
+                               (tmp.path() / "text.txt").string()));
   BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
   const auto number_after = [&](const char* words) {
     const auto at = r.out.find(words);

@@ -61,8 +61,9 @@ BOOST_AUTO_TEST_CASE(a_second_run_into_the_folder_is_refused_by_name_before_and_
   second.prepare("76_host_memory.json");  // both started before either had written
   const fs::path file = first.write("76_host_memory.json", kRecord);
   const std::string before = text_of(file);
-  BOOST_TEST(message_of([&] { second.write("76_host_memory.json", {{"other", 1}}); }).find(file.string()) !=
-             std::string::npos);
+  BOOST_TEST(message_of([&] {
+               second.write("76_host_memory.json", {{"other", 1}});
+             }).find(file.string()) != std::string::npos);
   BOOST_TEST(message_of([&] { RunFolder(tmp.path(), "one").prepare("76_host_memory.json"); }).find(file.string()) !=
              std::string::npos);
   BOOST_TEST(text_of(file) == before);
@@ -89,7 +90,8 @@ BOOST_AUTO_TEST_CASE(a_full_disk_is_one_line_and_leaves_no_file) {
     ::signal(SIGXFSZ, SIG_IGN);
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const std::string message = message_of([&] { folder.write("r.json", {{"long", std::string(10000, 'x')}}); });
-    ::_exit(message.find("nothing was recorded") != std::string::npos && message.find('\n') == std::string::npos ? 0 : 1);
+    ::_exit(message.find("nothing was recorded") != std::string::npos && message.find('\n') == std::string::npos ? 0
+                                                                                                                 : 1);
   }
   int status = 0;
   ::waitpid(child, &status, 0);

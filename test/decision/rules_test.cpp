@@ -1,5 +1,5 @@
-// The rules of experiment 76 on the published run, and against a second reading of PROTOCOL.md written as plainly as can
-// be (brute force), over random sets of candidates.
+// The rules of experiment 76 on the published run, and against a second reading of PROTOCOL.md written as plainly as
+// can be (brute force), over random sets of candidates.
 #include "decision/rules.h"
 
 #include <array>
@@ -21,7 +21,8 @@ std::vector<Candidate> published() {
           {"hybrid", "ok", 9454.64, 1.305, 12.356503, {}}};
 }
 
-// ---- the protocol read a second time, without sharing a line with rules.cpp ------------------------------------------
+// ---- the protocol read a second time, without sharing a line with rules.cpp
+// ------------------------------------------
 struct Naive {
   int oom = 0, invalid = 0, measured = 0, quality_failed = 0;
   std::vector<std::string> feasible;
@@ -31,7 +32,9 @@ struct Naive {
   std::string decision, reason;
 };
 
-bool number(const std::optional<double>& v) { return v.has_value() && !std::isnan(*v) && !std::isinf(*v); }
+bool number(const std::optional<double>& v) {
+  return v.has_value() && !std::isnan(*v) && !std::isinf(*v);
+}
 
 Naive naive(const std::vector<Candidate>& all, const Budget& b, const Thresholds& t) {
   Naive n;
@@ -62,11 +65,10 @@ Naive naive(const std::vector<Candidate>& all, const Budget& b, const Thresholds
     std::size_t first = 0;
     for (std::size_t i = 1; i < fit.size(); ++i) {
       const Candidate &a = fit[i], &z = fit[first];
-      const bool before =
-          *a.peak_memory_mb < *z.peak_memory_mb ||
-          (*a.peak_memory_mb == *z.peak_memory_mb &&
-           (*a.samples_per_s > *z.samples_per_s ||
-            (*a.samples_per_s == *z.samples_per_s && *a.eval_loss < *z.eval_loss)));
+      const bool before = *a.peak_memory_mb < *z.peak_memory_mb ||
+                          (*a.peak_memory_mb == *z.peak_memory_mb &&
+                           (*a.samples_per_s > *z.samples_per_s ||
+                            (*a.samples_per_s == *z.samples_per_s && *a.eval_loss < *z.eval_loss)));
       if (before) first = i;
     }
     if (n.feasible.empty()) {
@@ -74,7 +76,8 @@ Naive naive(const std::vector<Candidate>& all, const Budget& b, const Thresholds
       for (const Candidate& c : good)
         if (c.name == "baseline") {
           n.saving = std::floor((*c.peak_memory_mb - *fit[first].peak_memory_mb) * 1e6 + 0.5) / 1e6;
-          if (*c.samples_per_s != 0) n.ratio = std::floor(*fit[first].samples_per_s / *c.samples_per_s * 1e6 + 0.5) / 1e6;
+          if (*c.samples_per_s != 0)
+            n.ratio = std::floor(*fit[first].samples_per_s / *c.samples_per_s * 1e6 + 0.5) / 1e6;
           break;
         }
     }
@@ -130,9 +133,12 @@ BOOST_AUTO_TEST_CASE(random_candidates_are_judged_as_a_brute_force_reading_judge
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   const auto field = [&](auto... values) -> std::optional<double> {
     switch (random() % 14) {
-      case 0: return std::nullopt;
-      case 1: return pick(nan, inf, -inf);
-      default: return pick(values...);  // few values: ties happen
+      case 0:
+        return std::nullopt;
+      case 1:
+        return pick(nan, inf, -inf);
+      default:
+        return pick(values...);  // few values: ties happen
     }
   };
   std::map<std::string, int> seen;
