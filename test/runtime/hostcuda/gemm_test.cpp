@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
-#include <eigen3/Eigen/Core>
 #include <limits>
 #include <random>
 #include <string>
@@ -14,12 +13,13 @@
 
 #include "runtime/hostcuda/control.h"
 #include "test/fixture.h"
+#include "test/kernels/reference.h"
 
 namespace spillway::hostcuda {
 namespace {
 
 using Index = std::ptrdiff_t;
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using test::Matrix;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
