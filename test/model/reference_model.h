@@ -2,6 +2,7 @@
 // time, one head at a time, whole matrices, nothing shared with the code under test. Its finite differences judge every
 // gradient.
 #pragma once
+#define EIGEN_DONT_VECTORIZE  // GCC 12 warns inside its own AVX-512 headers
 #include <cmath>
 #include <eigen3/Eigen/Core>
 #include <map>
