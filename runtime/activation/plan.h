@@ -20,8 +20,8 @@ const char* to_string(Placement p);
 
 // A tensor that the forward pass of a layer writes and its backward pass may read.
 struct SavedTensor {
-  std::string name;        // "x", "h1", "q" ...
-  std::string shape;       // for people: "(B, T, d)"
+  std::string name;   // "x", "h1", "q" ...
+  std::string shape;  // for people: "(B, T, d)"
   std::int64_t bytes = 0;
 };
 
@@ -42,9 +42,9 @@ struct BackwardOperator {
 
 // All layers of a model are alike.
 struct LayerSpec {
-  std::vector<SavedTensor> tensors;         // [0] is the layer's input
-  std::vector<ForwardOperator> forward;     // in order of execution
-  std::vector<BackwardOperator> backward;   // in order of execution
+  std::vector<SavedTensor> tensors;        // [0] is the layer's input
+  std::vector<ForwardOperator> forward;    // in order of execution
+  std::vector<BackwardOperator> backward;  // in order of execution
   // Throws Error naming the first thing that is not sound: an index out of range, a tensor written twice or read before
   // it is written, no or more than one operator that writes the next input.
   void validate() const;
@@ -77,6 +77,9 @@ struct PlanTotals {
   std::int64_t recompute_flops = 0;  // of the operators that run again, those needed only for others included
 };
 PlanTotals totals(const Plan& plan, const LayerSpec& spec);
+// Which tensors of `layer` its backward pass reads, operators that run again included. What nobody reads again is
+// released after its last forward use, wherever the plan places it.
+std::vector<bool> read_again(const Plan& plan, const LayerSpec& spec, int layer);
 // The forward operators that must run again in `layer`'s backward pass, in order.
 std::vector<int> recomputed_operators(const Plan& plan, const LayerSpec& spec, int layer);
 

@@ -18,22 +18,22 @@ using EventId = int;
 
 struct Action {
   enum class Kind : std::uint8_t {
-    allocate,          // device memory for (layer, tensor), in the order of the compute stream
-    embed,             // writes tensor 0 of layer 0
-    forward,           // forward operator `op` of `layer`
-    offload,           // copies (layer, tensor) device -> host
-    release,           // frees (layer, tensor)'s device memory; its waits order the next writer after the last reader
-    head,              // reads tensor 0 of layer == layers; loss and, when training, its gradient
-    prefetch,          // copies (layer, tensor) host -> device
-    recompute,         // forward operator `op` of `layer` again
-    backward,          // backward operator `op` of `layer`
+    allocate,   // device memory for (layer, tensor), in the order of the compute stream
+    embed,      // writes tensor 0 of layer 0
+    forward,    // forward operator `op` of `layer`
+    offload,    // copies (layer, tensor) device -> host
+    release,    // frees (layer, tensor)'s device memory; its waits order the next writer after the last reader
+    head,       // reads tensor 0 of layer == layers; loss and, when training, its gradient
+    prefetch,   // copies (layer, tensor) host -> device
+    recompute,  // forward operator `op` of `layer` again
+    backward,   // backward operator `op` of `layer`
     embed_backward,
     optimizer,
   } kind;
   int layer = -1, tensor = -1, op = -1;
   ScheduleStream stream = ScheduleStream::compute;
-  std::vector<EventId> waits;   // waited for by `stream` before the action
-  EventId records = -1;         // recorded on `stream` after the action
+  std::vector<EventId> waits{};  // waited for by `stream` before the action
+  EventId records = -1;          // recorded on `stream` after the action
 };
 const char* to_string(Action::Kind k);
 

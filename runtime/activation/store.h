@@ -31,9 +31,9 @@ class StepOperators {
 
 // What the last step cost, from events on the streams. Times are milliseconds.
 struct StepCost {
-  double recompute_ms = 0;            // compute-stream time of recompute actions
-  double transfer_ms = 0;             // time the copy streams spent copying, both directions
-  double exposed_transfer_ms = 0;     // time the compute stream stood waiting for copies
+  double recompute_ms = 0;         // compute-stream time of recompute actions
+  double transfer_ms = 0;          // time the copy streams spent copying, both directions
+  double exposed_transfer_ms = 0;  // time the compute stream stood waiting for copies
   std::int64_t offload_bytes = 0, prefetch_bytes = 0, recompute_flops = 0;
 };
 
