@@ -176,7 +176,8 @@ else
 endif
 
 OBJECTS := $(LIBRARY:%.cpp=$(B)/%.o) $(KERNELS:%.cu=$(B)/%.cu.o)
-programs = $(foreach s,$(2),$(O)/$(1)/test/$(subst /,_,$(s)))
+# In suites/, because test/kernels is a folder of objects.
+programs = $(foreach s,$(2),$(O)/$(1)/suites/$(subst /,_,$(s)))
 quiet = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(O)/%,%,$@)';)
 
 program: $(B)/spillway
@@ -189,8 +190,9 @@ $(B)/libspillway.a: $(OBJECTS)
 	$(call quiet,AR)rm -f $@ && ar rcs $@ $(OBJECTS)
 
 define suite
-$(O)/$(VARIANT)/test/$(subst /,_,$(1)): $(patsubst %.cu,$(B)/%.cu.o,$(wildcard test/$(1)/*.cu)) \
+$(O)/$(VARIANT)/suites/$(subst /,_,$(1)): $(patsubst %.cu,$(B)/%.cu.o,$(wildcard test/$(1)/*.cu)) \
     $(patsubst %.cpp,$(B)/%.o,$(wildcard test/$(1)/*.cpp)) $(B)/test/main.o $(B)/libspillway.a
+	@mkdir -p $$(@D)
 	$$(call quiet,LINK)$(CXX) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) -lboost_unit_test_framework
 endef
 $(foreach s,$(SUITES),$(eval $(call suite,$(s))))
