@@ -38,7 +38,7 @@ inline void in_every_variant(const Run& run, const Verify& verify, const std::ve
     Outputs forward;
     for (const FiberOptions& options :
          {FiberOptions{FiberOrder::forward, 1, block}, FiberOptions{FiberOrder::reversed, 1, block},
-          FiberOptions{FiberOrder::shuffled, 7, block}}) {
+          FiberOptions{FiberOrder::shuffled, 7, block}, FiberOptions{FiberOrder::shuffled, 8, block}}) {
       BOOST_TEST_CONTEXT("block of " << block << ", order " << static_cast<int>(options.order)) {
         hostcuda::fiber_options() = options;
         const Outputs outputs = run();
