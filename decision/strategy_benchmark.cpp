@@ -24,8 +24,9 @@ void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measure
   memory::CudaDeviceMemory device;
   memory::CachingAllocator allocator(device);
   auto trainer = workload.trainer(m.strategy, allocator);
-  m.recomputes = activation::totals(trainer->store().plan(), trainer->store().spec()).recompute_flops > 0;
-  m.offloads = trainer->store().pinned_host_bytes() > 0;
+  const activation::PlanTotals plan = activation::totals(trainer->store().plan(), trainer->store().spec());
+  m.recomputes = plan.recompute_flops > 0;
+  m.offloads = plan.offloaded_bytes > 0;
 
   const data::TokenBatch batch = workload.tokens().next(o.workload.batch, o.workload.seq);
   const int steps = o.warmup + o.iters;

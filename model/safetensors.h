@@ -13,6 +13,7 @@ namespace spillway::model {
 
 enum class Dtype : std::uint8_t { f64, f32, f16, bf16, i64, i32 };
 std::int64_t dtype_bytes(Dtype t);
+const char* to_string(Dtype t);  // "F32"
 
 struct StoredTensor {
   std::string name;

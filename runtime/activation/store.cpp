@@ -96,11 +96,10 @@ struct Store::Impl {
       for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
         const Action& a = schedule.actions[i];
         wait(a);
-        // Operators that run again count as one span, with the allocations between them.
-        if (a.kind == Action::Kind::recompute && !recomputing) open(Spans::Kind::recompute, compute);
-        if (a.kind == Action::Kind::backward && recomputing) close(compute);
-        recomputing = a.kind == Action::Kind::recompute || (recomputing && a.kind != Action::Kind::backward);
+        const bool again = a.kind == Action::Kind::recompute;
+        if (again) open(Spans::Kind::recompute, compute);
         perform(a, operators);
+        if (again) close(compute);
         if (a.records >= 0) events[static_cast<std::size_t>(a.records)].record(stream_of(a));
       }
     } catch (...) {
@@ -108,7 +107,6 @@ struct Store::Impl {
       cudaDeviceSynchronize();
       for (auto& layer : tensors)
         for (memory::Allocation& t : layer) t.reset();
-      recomputing = false;
       spans.begin_step();
       allocator.set_activity("");
       throw;
@@ -224,7 +222,6 @@ struct Store::Impl {
   std::vector<std::vector<std::string>> owners;
   Spans spans;
   StepCost cost;
-  bool recomputing = false;
 };
 
 Store::Store(const LayerSpec& spec, Plan plan, memory::CachingAllocator& allocator, cudaStream_t compute,
@@ -265,7 +262,7 @@ StepCost Store::cost() const {
 }
 
 std::int64_t Store::pinned_host_bytes() const {
-  return impl_->arena->bytes();
+  return impl_->arena->kind() == memory::HostMemory::pinned ? impl_->arena->bytes() : 0;
 }
 
 }  // namespace spillway::activation

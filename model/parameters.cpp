@@ -1,0 +1,133 @@
+// parameters.cpp - see parameters.h.
+#include "model/parameters.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "kernels/fill.h"
+#include "runtime/cuda.h"
+
+namespace spillway::model {
+namespace {
+
+constexpr float kInitialStd = 0.02f;
+
+bool is_norm(const std::string& name) {
+  return name.ends_with("norm.weight");
+}
+bool is_bias(const std::string& name) {
+  return name.ends_with(".bias");
+}
+
+}  // namespace
+
+Parameters::Parameters(const Config& config, memory::CachingAllocator& allocator, cudaStream_t stream)
+    : config_(config), allocator_(allocator), stream_(stream) {
+  const auto add = [&](std::string name, std::vector<std::int64_t> shape) {
+    std::int64_t elements = 1;
+    for (const std::int64_t n : shape) elements = checked_mul(elements, n, name.c_str());
+    Parameter p;
+    p.value = Tensor<float>(allocator, elements, memory::Category::parameter, stream, name);
+    p.name = std::move(name);
+    p.shape = std::move(shape);
+    all_.push_back(std::move(p));
+    return all_.size() - 1;
+  };
+  const std::int64_t d = config.d, q = config.q_width(), kv = config.kv_width(), f = config.ffn;
+  add("model.embed_tokens.weight", {config.vocab, d});
+  struct Indices {
+    std::size_t norm1, q, k, v, q_bias, k_bias, v_bias, o, norm2, gate, up, down;
+  };
+  std::vector<Indices> indices;
+  for (std::int64_t l = 0; l < config.layers; ++l) {
+    const auto name = [&](const char* rest) { return fmt::format("model.layers.{}.{}", l, rest); };
+    Indices i{};
+    i.norm1 = add(name("input_layernorm.weight"), {d});
+    i.q = add(name("self_attn.q_proj.weight"), {q, d});
+    i.k = add(name("self_attn.k_proj.weight"), {kv, d});
+    i.v = add(name("self_attn.v_proj.weight"), {kv, d});
+    if (config.qkv_bias) {
+      i.q_bias = add(name("self_attn.q_proj.bias"), {q});
+      i.k_bias = add(name("self_attn.k_proj.bias"), {kv});
+      i.v_bias = add(name("self_attn.v_proj.bias"), {kv});
+    }
+    i.o = add(name("self_attn.o_proj.weight"), {d, q});
+    i.norm2 = add(name("post_attention_layernorm.weight"), {d});
+    i.gate = add(name("mlp.gate_proj.weight"), {f, d});
+    i.up = add(name("mlp.up_proj.weight"), {f, d});
+    i.down = add(name("mlp.down_proj.weight"), {d, f});
+    indices.push_back(i);
+  }
+  final_norm_index_ = add("model.norm.weight", {d});
+  if (!config.tied) head_index_ = add("lm_head.weight", {config.vocab, d});
+
+  // Pointers only now: all_ does not move any more.
+  for (const Indices& i : indices) {
+    const auto at = [&](std::size_t index) { return &all_[index]; };
+    const auto bias = [&](std::size_t index) { return config.qkv_bias ? &all_[index] : nullptr; };
+    layers_.push_back({at(i.norm1), at(i.q), at(i.k), at(i.v), bias(i.q_bias), bias(i.k_bias), bias(i.v_bias), at(i.o),
+                       at(i.norm2), at(i.gate), at(i.up), at(i.down)});
+  }
+}
+
+void Parameters::initialize(std::uint64_t seed) {
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    Parameter& p = all_[i];
+    if (is_norm(p.name))
+      kernels::fill(p.value.data(), 1.f, p.elements(), stream_);
+    else if (is_bias(p.name))
+      kernels::fill(p.value.data(), 0.f, p.elements(), stream_);
+    else  // an odd multiplier far from 1 keeps the tensors' streams of numbers apart
+      kernels::fill_random(p.value.data(), kInitialStd, seed + 0x9e3779b97f4a7c15u * (i + 1), p.elements(), stream_);
+  }
+}
+
+void Parameters::load(const Safetensors& files) {
+  for (Parameter& p : all_) {
+    const StoredTensor& stored = files.at(p.name);
+    if (stored.shape != p.shape)
+      throw Error(fmt::format("{} has shape ({}); this model's is ({})", p.name, fmt::join(stored.shape, ", "),
+                              fmt::join(p.shape, ", ")));
+    switch (stored.dtype) {
+      case Dtype::f32:
+        check(cudaMemcpyAsync(p.value.data(), stored.data.data(), stored.data.size(), cudaMemcpyHostToDevice, stream_));
+        break;
+      case Dtype::f16:
+      case Dtype::bf16: {
+        const Tensor<std::uint16_t> raw(allocator_, p.elements(), memory::Category::workspace, stream_, p.name);
+        check(cudaMemcpyAsync(raw.data(), stored.data.data(), stored.data.size(), cudaMemcpyHostToDevice, stream_));
+        kernels::widen(p.value.data(), raw.data(),
+                       stored.dtype == Dtype::f16 ? kernels::Half::float16 : kernels::Half::bfloat16, p.elements(),
+                       stream_);
+        break;
+      }
+      default:
+        throw Error(
+            fmt::format("{} is stored as {}; weights must be F32, F16 or BF16", p.name, to_string(stored.dtype)));
+    }
+  }
+  check(cudaStreamSynchronize(stream_));
+  if (!config_.tied) return;
+  // Some files of tied models carry the head all the same; then it must be the embedding.
+  const StoredTensor* head = files.find("lm_head.weight");
+  const StoredTensor& embedding = files.at(all_[0].name);
+  if (head && (head->dtype != embedding.dtype || head->data.size() != embedding.data.size() ||
+               std::memcmp(head->data.data(), embedding.data.data(), head->data.size()) != 0))
+    throw Error(
+        "lm_head.weight differs from model.embed_tokens.weight, but config.json says that they are tied "
+        "(\"tie_word_embeddings\": true)");
+}
+
+float* Parameters::gradient(Parameter& p) {
+  if (!p.gradient)
+    p.gradient = Tensor<float>(allocator_, p.elements(), memory::Category::gradient, stream_, p.name + ".gradient");
+  return p.gradient.data();
+}
+
+void Parameters::clear_gradients() {
+  for (Parameter& p : all_) p.gradient.reset();
+}
+
+}  // namespace spillway::model
