@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(128)
 template <int D, class T>
 void forward(T* o, float* lse, const T* q, const T* k, const T* v, const AttentionShape& shape, cudaStream_t stream) {
   using Tile = ForwardTile<D>;
+  static_assert(Tile::kFloats * sizeof(float) <= kMaxTileBytes);
   const Index tiles = (shape.seq + Tile::kQueries - 1) / Tile::kQueries;
   launch(attention_forward_kernel<T, D>,
          {grid_of(tiles * shape.batch * shape.heads), block_threads(128), Tile::kFloats * sizeof(float), stream},

@@ -165,6 +165,7 @@ void pass(const Work& work, T* d_first, T* d_second, const T* first, const T* se
           const T* passing_second, const float* lse, const float* delta, const AttentionShape& shape,
           cudaStream_t stream) {
   using Tile = BackwardTile<D, resident>;
+  static_assert(Tile::kFloats * sizeof(float) <= kMaxTileBytes);
   const Index tiles = (shape.seq + Tile::kResident - 1) / Tile::kResident;
   const Index heads = resident == Resident::keys ? shape.kv_heads : shape.heads;
   launch(attention_backward_kernel<T, D, resident>,

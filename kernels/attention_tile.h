@@ -8,6 +8,9 @@
 
 namespace spillway::kernels {
 
+// What a block's tiles may take: the 64 KiB that every GPU from sm_75 on has; on a CPU, the host device's limit.
+inline constexpr std::size_t kMaxTileBytes = (kSerial ? 227 : 64) * 1024;
+
 // Where a block of queries or keys finds its rows. q, o (B, T, heads, D); k, v (B, T, kv_heads, D); lse (B, heads, T).
 template <int D>
 struct HeadRows {
