@@ -27,12 +27,12 @@ check() {  # check NAME COMMAND...: output to $out/NAME.log, its end shown when 
 nvidia-smi >"$out/nvidia-smi.txt"
 check build make cuda
 check info build/cuda/spillway info
-for suite in build/cuda/test/*; do
+for suite in build/cuda/suites/*; do
   [ -f "$suite" ] && [ -x "$suite" ] && check "test-$(basename "$suite")" test/run.sh "$suite"
 done
 if command -v compute-sanitizer >/dev/null; then
-  check memcheck compute-sanitizer --tool memcheck --error-exitcode 1 build/cuda/test/kernels
-  check racecheck compute-sanitizer --tool racecheck --error-exitcode 1 build/cuda/test/kernels
+  check memcheck compute-sanitizer --tool memcheck --error-exitcode 1 build/cuda/suites/kernels
+  check racecheck compute-sanitizer --tool racecheck --error-exitcode 1 build/cuda/suites/kernels
   check initcheck compute-sanitizer --tool initcheck --error-exitcode 1 build/cuda/spillway verify \
     test/fixtures/tiny_qwen2 test/fixtures/tiny_qwen2/golden.safetensors
 else

@@ -1,0 +1,224 @@
+// The published cases of PyTorch's caching allocator, each from empty, and the rules one by one.
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "runtime/memory/caching_allocator.h"
+#include "test/fixture.h"
+#include "test/runtime/memory/fake_device.h"
+
+using namespace spillway;
+using namespace spillway::memory;
+using spillway::test::FakeDevice;
+
+namespace {
+constexpr std::int64_t kMiB = 1 << 20;
+const cudaStream_t kStreamA = nullptr;
+const cudaStream_t kStreamB = reinterpret_cast<cudaStream_t>(64);
+
+struct Empty {
+  FakeDevice device;
+  CachingAllocator allocator{device};
+  Allocation malloc(std::int64_t bytes, cudaStream_t stream = kStreamA, Category category = Category::workspace) {
+    Allocation a = allocator.allocate(bytes, category, stream, "test");
+    allocator.check_invariants();
+    return a;
+  }
+  const Stats& stats() const { return allocator.stats(); }
+  static std::int64_t address(const Allocation& a) { return reinterpret_cast<std::int64_t>(a.data()); }
+};
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(published_cases, Empty)
+
+BOOST_AUTO_TEST_CASE(one_byte_takes_512_of_a_2_mib_segment) {
+  const Allocation a = malloc(1);
+  BOOST_TEST(stats().allocated == 512);
+  BOOST_TEST(stats().reserved == 2097152);
+}
+
+BOOST_AUTO_TEST_CASE(one_mib_follows_in_the_same_segment_at_offset_512) {
+  const Allocation a = malloc(1), b = malloc(kMiB);
+  BOOST_TEST(address(b) - address(a) == 512);
+  BOOST_TEST(stats().reserved == 2097152);
+}
+
+BOOST_AUTO_TEST_CASE(one_byte_more_than_a_mib_takes_1049088_of_a_20_mib_segment) {
+  const Allocation a = malloc(1048577);
+  BOOST_TEST(stats().allocated == 1049088);
+  BOOST_TEST(stats().reserved == 20971520);
+}
+
+BOOST_AUTO_TEST_CASE(ten_mib_gets_a_segment_of_its_own_unsplit) {
+  const Allocation a = malloc(10 * kMiB);
+  BOOST_TEST(stats().reserved == 10485760);
+  BOOST_TEST(allocator.snapshot()[0].blocks.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(ten_mib_and_a_byte_round_up_to_12_mib) {
+  const Allocation a = malloc(10 * kMiB + 1);
+  BOOST_TEST(stats().reserved == 12582912);
+  BOOST_TEST(stats().allocated == 10 * kMiB + 512);  // the rest, more than 1 MiB, is split off
+}
+
+BOOST_AUTO_TEST_CASE(nineteen_mib_take_a_freed_20_mib_block_unsplit) {
+  malloc(20 * kMiB).reset();
+  const Allocation a = malloc(19 * kMiB);
+  BOOST_TEST(stats().reserved == 20 * kMiB);
+  BOOST_TEST(stats().allocated == 20 * kMiB);  // the remainder is not more than 1 MiB
+  BOOST_TEST(stats().requested == 19 * kMiB);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_FIXTURE_TEST_SUITE(rules, Empty)
+
+BOOST_AUTO_TEST_CASE(a_freed_block_merges_with_both_neighbours) {
+  Allocation a = malloc(3 * kMiB), b = malloc(3 * kMiB), c = malloc(3 * kMiB);
+  a.reset();
+  c.reset();
+  b.reset();
+  allocator.check_invariants();
+  const auto segments = allocator.snapshot();
+  BOOST_TEST(segments.size() == 1U);
+  BOOST_TEST(segments[0].blocks.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(the_smallest_block_that_fits_is_taken_and_the_lowest_among_equals) {
+  Allocation big = malloc(8 * kMiB), wall1 = malloc(2 * kMiB), fit = malloc(4 * kMiB), wall2 = malloc(2 * kMiB);
+  const std::int64_t where = address(fit);
+  big.reset();
+  fit.reset();
+  BOOST_TEST(address(malloc(4 * kMiB)) == where);  // not the 8 MiB hole before it
+  FakeDevice other;
+  CachingAllocator fresh(other);
+  std::vector<Allocation> equal;
+  for (int i = 0; i < 8; ++i) equal.push_back(fresh.allocate(kMiB / 2, Category::workspace, kStreamA, "x"));
+  const std::int64_t lowest = address(equal[0]);
+  equal[4].reset();
+  equal[0].reset();
+  equal[2].reset();
+  BOOST_TEST(address(fresh.allocate(kMiB / 2, Category::workspace, kStreamA, "x")) == lowest);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_is_handed_out_again_only_on_its_own_stream) {
+  Allocation a = malloc(3 * kMiB, kStreamA);
+  const std::int64_t where = address(a);
+  a.reset();
+  const Allocation b = malloc(3 * kMiB, kStreamB);
+  BOOST_TEST(address(b) != where);
+  BOOST_TEST(stats().reserved == 40 * kMiB);
+  BOOST_TEST(address(malloc(3 * kMiB, kStreamA)) == where);
+}
+
+BOOST_AUTO_TEST_CASE(a_small_request_never_takes_from_the_large_pool) {
+  malloc(5 * kMiB).reset();
+  const Allocation a = malloc(1000);
+  BOOST_TEST(stats().reserved == 22 * kMiB);
+}
+
+BOOST_AUTO_TEST_CASE(the_categories_sum_to_what_is_allocated_and_the_peak_remembers_them) {
+  Allocation p = malloc(3 * kMiB, kStreamA, Category::parameter);
+  Allocation w = malloc(5 * kMiB, kStreamA, Category::workspace);
+  w.reset();
+  const Allocation g = malloc(kMiB, kStreamA, Category::gradient);
+  const Stats& s = stats();
+  BOOST_TEST(s.max_allocated == 8 * kMiB);
+  BOOST_TEST(s.at_peak[static_cast<int>(Category::workspace)] == 5 * kMiB);
+  BOOST_TEST(s.at_peak[static_cast<int>(Category::gradient)] == 0);
+  BOOST_TEST(s.max_by_category[static_cast<int>(Category::gradient)] == kMiB);
+  allocator.reset_peaks();
+  BOOST_TEST(s.max_allocated == 4 * kMiB);  // live blocks stay counted
+  BOOST_TEST(s.at_peak[static_cast<int>(Category::gradient)] == kMiB);
+  BOOST_TEST(s.max_reserved == s.reserved);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_allocated_for_zero_bytes_and_a_negative_or_huge_size_is_refused) {
+  BOOST_TEST(!malloc(0));
+  BOOST_CHECK_THROW(malloc(-1), Error);
+  BOOST_CHECK_THROW(malloc(std::numeric_limits<std::int64_t>::max()), Error);
+  BOOST_TEST(stats().reserved == 0);
+}
+
+BOOST_AUTO_TEST_CASE(every_event_is_told_after_it_happened) {
+  std::vector<MemoryEvent::Kind> kinds;
+  allocator.set_listener([&](const MemoryEvent& e, const Stats& s) {
+    std::int64_t sum = 0;
+    for (const std::int64_t bytes : s.by_category) sum += bytes;
+    BOOST_TEST(sum == s.allocated);
+    kinds.push_back(e.kind);
+  });
+  malloc(100).reset();
+  allocator.release_cached();
+  using K = MemoryEvent::Kind;
+  BOOST_TEST((kinds == std::vector<K>{K::segment_allocate, K::allocate, K::free, K::segment_release}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(out_of_memory)
+
+BOOST_AUTO_TEST_CASE(a_miss_releases_cached_segments_once_synchronized_and_tries_again) {
+  FakeDevice device(30 * kMiB);
+  CachingAllocator allocator(device);
+  allocator.allocate(20 * kMiB, Category::workspace, kStreamA, "first").reset();
+  const Allocation a = allocator.allocate(24 * kMiB, Category::workspace, kStreamA, "second");
+  BOOST_TEST(device.synchronizations == 1);
+  BOOST_TEST(device.releases == 1);
+  BOOST_TEST(allocator.stats().retries == 1);
+  BOOST_TEST(allocator.stats().reserved == 24 * kMiB);
+}
+
+BOOST_AUTO_TEST_CASE(the_message_is_one_line_that_names_everything) {
+  FakeDevice device(30 * kMiB);
+  CachingAllocator allocator(device);
+  const Allocation a = allocator.allocate(12 * kMiB, Category::parameter, kStreamA, "weights");
+  allocator.set_activity("backward, layer 3, attention");
+  std::string message;
+  try {
+    allocator.allocate(25 * kMiB, Category::activation, kStreamA, "layer 3 gate");
+  } catch (const OutOfMemory& e) {
+    message = e.what();
+    BOOST_TEST(e.requested == 25 * kMiB);
+    BOOST_TEST(e.allocated == 12 * kMiB);
+    BOOST_TEST(e.reserved == 12 * kMiB);
+    BOOST_TEST(e.cap == 30 * kMiB);
+  }
+  for (const char* part : {"layer 3 gate", "26214400", "12582912", "31457280", "activation", "largest free block",
+                           "during backward, layer 3, attention"})
+    BOOST_TEST_CONTEXT(message) BOOST_TEST(message.find(part) != std::string::npos);
+  BOOST_TEST(message.find('\n') == std::string::npos);
+  allocator.check_invariants();
+  const Allocation b = allocator.allocate(12 * kMiB, Category::activation, kStreamA, "smaller");  // it still works
+  BOOST_TEST(allocator.stats().ooms == 1);
+}
+
+BOOST_AUTO_TEST_CASE(the_cap_limits_what_is_reserved) {
+  FakeDevice device;
+  CachingAllocator allocator(device, {40 * kMiB, false});
+  const Allocation a = allocator.allocate(3 * kMiB, Category::workspace, kStreamA, "a");
+  const Allocation b = allocator.allocate(20 * kMiB, Category::workspace, kStreamA, "b");
+  BOOST_CHECK_THROW(allocator.allocate(20 * kMiB, Category::workspace, kStreamA, "c"), OutOfMemory);
+  BOOST_TEST(allocator.stats().reserved == 40 * kMiB);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_fails_once_costs_a_retry_and_nothing_else) {
+  FakeDevice device;
+  CachingAllocator allocator(device);
+  device.fail_at = 1;
+  const Allocation a = allocator.allocate(100, Category::workspace, kStreamA, "a");
+  BOOST_TEST(static_cast<bool>(a));
+  BOOST_TEST(allocator.stats().retries == 1);
+}
+
+BOOST_AUTO_TEST_CASE(everything_goes_back_to_the_device_in_the_end) {
+  FakeDevice device;
+  {
+    CachingAllocator allocator(device);
+    Allocation a = allocator.allocate(100, Category::workspace, kStreamA, "a");
+    Allocation b = allocator.allocate(30 * kMiB, Category::workspace, kStreamB, "b");
+  }
+  BOOST_TEST(device.live.empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
