@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/bias.h"
+#include "kernels/key_bias.h"
 #include "kernels/matmul.h"
 #include "kernels/residual.h"
 #include "kernels/rmsnorm.h"
@@ -144,10 +145,10 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
     // q = rope(h1 Wq^T + bq), likewise k; v = h1 Wv^T + bv. A rotation's gradient is rotated back; then
     //   dbq = sum of dq's rows,  dWq = dq^T h1,  dh1 = dq Wq + dk Wk + dv Wv.
     case BackwardOp::qkv_backward:
+      key_bias_backward(w.k_bias, parameters);
       kernels::rope_backward(dq.data(), rope_.cosine.data(), rope_.sine.data(), B, T, H, D, run_.stream);
       kernels::rope_backward(dk.data(), rope_.cosine.data(), rope_.sine.data(), B, T, G, D, run_.stream);
       bias_backward(dq, w.q_bias, parameters);
-      bias_backward(dk, w.k_bias, parameters);
       bias_backward(dv, w.v_bias, parameters);
       dh = run_.workspace(N * d, "dh1");
       linear_backward(dh.data(), 0, dq.data(), saved[h1], *w.q, parameters);
@@ -191,6 +192,16 @@ void DecoderBlock::bias_backward(const Tensor<float>& dy, Parameter* bias, Param
   const Index out = bias->shape[0];
   const Tensor<float> scratch = run_.workspace(kernels::bias_backward_scratch(rows_, out), "bias partial sums");
   kernels::bias_backward(parameters.gradient(*bias), scratch.data(), dy.data(), rows_, out, run_.stream);
+}
+
+// dbk (G * D) = sum over rows of dk rotated back, taken as the sum of what the rotation changes: kernels/key_bias.h
+// says why that is the same, and better. dk (N, G * D) is not rotated back yet.
+void DecoderBlock::key_bias_backward(Parameter* bias, Parameters& parameters) const {
+  if (!bias) return;
+  const Tensor<float> terms = run_.workspace(grad_.dk.size(), "key bias terms");
+  kernels::key_bias_terms(terms.data(), grad_.dk.data(), rope_.cosine.data(), rope_.sine.data(), shape_.batch,
+                          shape_.seq, shape_.kv_heads, shape_.head_dim, run_.stream);
+  bias_backward(terms, bias, parameters);
 }
 
 // y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps):

@@ -59,6 +59,7 @@ class DecoderBlock {
   void linear_backward(float* dx, float beta, const float* dy, const float* x, Parameter& weight,
                        Parameters& parameters) const;
   void bias_backward(const Tensor<float>& dy, Parameter* bias, Parameters& parameters) const;
+  void key_bias_backward(Parameter* bias, Parameters& parameters) const;
   void norm_backward(const Tensor<float>& dy, const float* x, const float* rstd, Parameter& weight,
                      Parameters& parameters) const;
 
