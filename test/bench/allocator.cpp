@@ -80,13 +80,12 @@ int main() {
     return kPairs;
   };
   const auto process_malloc = [&] {
-    static void* volatile sink = nullptr;
     static std::vector<void*> blocks(step_sizes().size(), nullptr);
     for (int i = 0; i < kPairs; ++i, ++turn) {
       void*& slot = blocks[turn * 7 % blocks.size()];
       std::free(slot);
       slot = std::malloc(static_cast<std::size_t>(step_sizes()[turn % step_sizes().size()]) / 64);
-      sink = slot;
+      asm volatile("" : : "r"(slot) : "memory");  // the compiler must not see through the pair
     }
     return kPairs;
   };
