@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""compare.py - step times of Spillway and of eager PyTorch on this CPU, and what the strategies cost beside the baseline.
+"""compare.py - step times of Spillway and of eager PyTorch on this CPU, and of our strategies beside our baseline.
 
 Both are run in turn, several times, so that a slow moment of the machine meets both; medians are compared. First the
 peer proves on the golden fixture that it is the same model (peer.py). `make bench-peer` runs this; records of our runs
@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "build/host/spillway"
 PEER = [sys.executable, str(ROOT / "test/peer/peer.py")]
 FIXTURE = ROOT / "test/fixtures/tiny_qwen2"
 RECORD = "76_host_memory.json"
@@ -44,9 +43,9 @@ def run(command, environment=None):
     return done.stdout
 
 
-def measure_ours(model, seq, workload, name):
+def measure_ours(program, model, seq, workload, name):
     """{strategy: its measured steps in ms} of one run of our benchmark."""
-    run([PROGRAM, "bench", "--pool-threads", str(THREADS), "--model", model, "--seq", str(seq), "--strategies",
+    run([program, "bench", "--pool-threads", str(THREADS), "--model", model, "--seq", str(seq), "--strategies",
          ",".join(STRATEGIES), "--warmup", str(workload["warmup"]), "--iters", str(workload["iters"]), "--repeats", "1",
          "--results", "results/peer", "--run", name])
     record = json.loads((ROOT / "results/peer" / name / RECORD).read_text())
@@ -59,8 +58,8 @@ def measure_ours(model, seq, workload, name):
 
 
 def measure_peer(model, seq, workload):
-    out = run(PEER + ["--model", model, "--seq", str(seq), "--threads", str(THREADS), "--warmup", str(workload["warmup"]),
-                      "--iters", str(workload["iters"])], peer_environment())
+    out = run([*PEER, "--model", model, "--seq", str(seq), "--threads", str(THREADS),
+               "--warmup", str(workload["warmup"]), "--iters", str(workload["iters"])], peer_environment())
     return json.loads(out)
 
 
@@ -70,11 +69,11 @@ def report_ratio(label, ratio, limit):
     return ratio <= limit
 
 
-def compare(model, seq, workload, stamp):
+def compare(program, model, seq, workload, stamp):
     rounds = workload["rounds"]
     ours, peers = [], []
     for i in range(rounds):
-        ours.append(measure_ours(model, seq, workload, f"{stamp}-{model}-{i + 1}"))
+        ours.append(measure_ours(program, model, seq, workload, f"{stamp}-{model}-{i + 1}"))
         peers.append(measure_peer(model, seq, workload))
         mine, other = (statistics.median(t) for t in (ours[-1]["baseline"], peers[-1]["step_time_ms"]))
         print(f"{model}: round {i + 1} of {rounds}: ours {mine:.0f} ms, PyTorch {other:.0f} ms", file=sys.stderr)
@@ -98,15 +97,16 @@ def main():
                         default=[os.environ["MODEL"]] if os.environ.get("MODEL") in WORKLOADS else list(WORKLOADS))
     parser.add_argument("--seq", type=int, default=int(os.environ.get("SEQ") or 768))
     parser.add_argument("--rounds", type=int, help="instead of the model's own number of rounds")
+    parser.add_argument("--program", type=Path, default=ROOT / "build/host/spillway")
     options = parser.parse_args()
-    if not PROGRAM.exists():
-        sys.exit(f"compare.py: {PROGRAM.relative_to(ROOT)} is not built: run `make bench-peer`")
+    if not options.program.exists():
+        sys.exit(f"compare.py: {options.program} does not exist: `make bench-peer` builds it first")
     print(run(PEER + ["--check", str(FIXTURE)], peer_environment()), end="")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     good = True
     for model in options.models:
         workload = WORKLOADS[model] | ({"rounds": options.rounds} if options.rounds else {})
-        good &= compare(model, options.seq, workload, stamp)
+        good &= compare(options.program, model, options.seq, workload, stamp)
     return 0 if good else 1
 
 

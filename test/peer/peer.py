@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """peer.py - the same training step in eager PyTorch: what Spillway's step times on a CPU are compared with.
 
-The model is written as a PyTorch user writes it, with torch's own operators, in fp32. `--check DIR` proves that it is the
-same model: it loads the golden fixture and compares losses, gradients and stepped parameters. Otherwise it times steps
-on random tokens and random weights, and prints one JSON line.
+The model is written as a PyTorch user writes it, with torch's own operators, in fp32. `--check DIR` proves that it is
+the same model: it loads the golden fixture and compares losses, gradients and stepped parameters. Otherwise it times
+steps on random tokens and random weights, and prints one JSON line.
 """
 import argparse
 import json
@@ -150,7 +150,8 @@ def read_safetensors(path):
     for name, entry in header.items():
         if name != "__metadata__":
             begin, end = (8 + length + offset for offset in entry["data_offsets"])
-            tensors[name] = torch.frombuffer(bytearray(data[begin:end]), dtype=types[entry["dtype"]]).view(entry["shape"])
+            flat = torch.frombuffer(bytearray(data[begin:end]), dtype=types[entry["dtype"]])
+            tensors[name] = flat.view(entry["shape"])
     return tensors
 
 
