@@ -30,7 +30,16 @@ __thread dim3* t_block;
 
 namespace {
 #if defined(SPILLWAY_ASAN)
-using Stack = ctx::protected_fixedsize_stack;  // guard page
+// With a guard page. A stack is given back clean: whatever is mapped at its address next is not a stack's red zone.
+struct Stack {
+  ctx::protected_fixedsize_stack memory;
+  explicit Stack(std::size_t bytes) : memory(bytes) {}
+  ctx::stack_context allocate() { return memory.allocate(); }
+  void deallocate(ctx::stack_context& sc) noexcept {
+    __asan_unpoison_memory_region(static_cast<char*>(sc.sp) - sc.size, sc.size);
+    memory.deallocate(sc);
+  }
+};
 #else
 using Stack = ctx::fixedsize_stack;
 #endif

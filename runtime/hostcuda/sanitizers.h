@@ -2,7 +2,7 @@
 #pragma once
 #if defined(__SANITIZE_ADDRESS__)
 #define SPILLWAY_ASAN 1
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #endif
 // The fiber runner of a ThreadSanitizer build is itself compiled without it (its own bookkeeping is shared by the
 // fibers on purpose), so the build says SPILLWAY_TSAN instead.
