@@ -170,7 +170,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  if (const cudaError_t e = enter("cudaStreamDestroy"); e != cudaSuccess) return e;
   std::unique_ptr<CUstream_st> gone;
   Streams& all = streams();
   {
@@ -181,7 +180,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     all.live.erase(it);
     if (all.live.empty()) all.created = 0;  // numbers start over, so that a fault names the same stream in every run
   }
-  return cudaSuccess;
+  gone.reset();                        // drains
+  return enter("cudaStreamDestroy");  // last: also when the context is lost, nothing leaks
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {

@@ -1,0 +1,19 @@
+// planted.h - the faults that planted.cu has a kernel for. All run one block of `threads` on x (threads).
+#pragma once
+#include <cuda_runtime_api.h>
+
+namespace spillway::test {
+
+enum class Planted {
+  none,
+  missing_barrier,
+  out_of_bounds,
+  shared_out_of_bounds,
+  uninitialized,
+  divergent_barrier,
+  early_exit,
+  deadlock,
+};
+void launch_planted(Planted fault, float* x, unsigned threads, cudaStream_t stream);
+
+}  // namespace spillway::test

@@ -1,0 +1,115 @@
+// Faults planted in kernels are found when their threads are real: by a wrong number in some order of threads, by the
+// runner itself, or by a sanitizer. Only the builds with fibers have threads in a block.
+#ifdef SPILLWAY_FIBER
+#include <cmath>
+#include <vector>
+
+#include "runtime/cuda.h"
+#include "runtime/hostcuda/control.h"
+#include "test/fixture.h"
+#include "test/planted.h"
+#include "test/runtime/hostcuda/planted.h"
+
+using namespace spillway;
+using test::Planted;
+
+namespace {
+
+// x = 0, 1, 2 ... after the kernel.
+std::vector<float> run(Planted fault, unsigned threads) {
+  std::vector<float> x(threads);
+  for (unsigned i = 0; i < threads; ++i) x[i] = static_cast<float>(i);
+  const std::size_t bytes = threads * sizeof(float);
+  float* device = nullptr;
+  check(cudaMalloc(&device, fault == Planted::out_of_bounds ? bytes - sizeof(float) : bytes));
+  const Stream s("planted");
+  if (fault != Planted::out_of_bounds) check(cudaMemcpyAsync(device, x.data(), bytes, cudaMemcpyHostToDevice, s.get()));
+  test::launch_planted(fault, device, threads, s.get());
+  cudaStreamSynchronize(s.get());
+  if (fault != Planted::out_of_bounds && hostcuda::last_failure().empty())
+    check(cudaMemcpyAsync(x.data(), device, bytes, cudaMemcpyDeviceToHost, s.get()));
+  cudaFree(device);
+  return x;
+}
+
+bool reversed_rightly(Planted fault, unsigned threads) {
+  const std::vector<float> x = run(fault, threads);
+  for (unsigned i = 0; i < threads; ++i)
+    if (x[i] != static_cast<float>(threads - 1 - i)) return false;
+  return true;
+}
+
+std::string failure(Planted fault) {
+  run(fault, 32);
+  const std::string why = hostcuda::last_failure();
+  hostcuda::reset_faults();
+  return why;
+}
+
+struct Orders {
+  ~Orders() { hostcuda::fiber_options() = {}; }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(planted_in_kernels, Orders)
+
+BOOST_AUTO_TEST_CASE(the_right_kernel_is_right_in_every_order_and_block_size) {
+  for (const auto order :
+       {hostcuda::FiberOrder::forward, hostcuda::FiberOrder::reversed, hostcuda::FiberOrder::shuffled})
+    for (const unsigned threads : {1U, 2U, 16U, 32U, 64U, 256U, 1024U}) {
+      hostcuda::fiber_options().order = order;
+      BOOST_TEST(reversed_rightly(Planted::none, threads));
+    }
+}
+
+#if defined(__SANITIZE_THREAD__)
+BOOST_AUTO_TEST_CASE(a_missing_barrier_is_a_data_race) {
+  const auto child = test::run_in_child([] {
+    run(Planted::missing_barrier, 64);
+    return 0;
+  });
+  BOOST_TEST(child.output.find("ThreadSanitizer: data race") != std::string::npos);
+}
+#else
+BOOST_AUTO_TEST_CASE(a_missing_barrier_gives_a_wrong_result_at_more_than_one_thread) {
+  for (const auto order :
+       {hostcuda::FiberOrder::forward, hostcuda::FiberOrder::reversed, hostcuda::FiberOrder::shuffled})
+    for (const unsigned threads : {2U, 32U, 256U}) {
+      hostcuda::fiber_options().order = order;
+      BOOST_TEST(!reversed_rightly(Planted::missing_barrier, threads));
+    }
+  BOOST_TEST(reversed_rightly(Planted::missing_barrier, 1));  // which is why one block size is not enough
+}
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+BOOST_AUTO_TEST_CASE(writes_out_of_bounds_end_the_program_with_a_report) {
+  for (const Planted fault : {Planted::out_of_bounds, Planted::shared_out_of_bounds}) {
+    const auto child = test::run_in_child([&] {
+      run(fault, 32);
+      return 0;
+    });
+    BOOST_TEST_CONTEXT(child.output) {
+      BOOST_TEST(child.status != 0);
+      BOOST_TEST(child.output.find("AddressSanitizer: heap-buffer-overflow") != std::string::npos);
+    }
+  }
+}
+#endif
+
+BOOST_AUTO_TEST_CASE(shared_memory_that_nobody_wrote_reads_as_nan) {
+  const std::vector<float> x = run(Planted::uninitialized, 32);
+  for (int i = 0; i < 32; ++i) BOOST_TEST(std::isnan(x[static_cast<std::size_t>(i)]) == (i >= 16));
+}
+
+BOOST_AUTO_TEST_CASE(barriers_that_cannot_be_met_are_explained) {
+  BOOST_TEST(failure(Planted::divergent_barrier).find("divergent barrier") != std::string::npos);
+  const std::string exit = failure(Planted::early_exit);
+  BOOST_TEST(exit.find("exited while others wait") != std::string::npos);
+  BOOST_TEST(exit.find("planted.cu:") != std::string::npos);
+  BOOST_TEST(failure(Planted::deadlock).find("deadlock") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+#endif
