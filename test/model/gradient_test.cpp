@@ -17,6 +17,7 @@ std::vector<Case> cases() {
   model::Config tied_without_bias = tied_config(), untied_with_bias = untied_config();
   tied_without_bias.qkv_bias = false;
   untied_with_bias.qkv_bias = true;
+  if (kSlowBuild) return {{"untied, bias, chunks across rows of the batch", untied_with_bias, 2, 5, 3}};
   return {{"tied, bias, batch 3, odd seq", tied_config(), 3, 13, 0},
           {"untied, no bias", untied_config(), 2, 10, 7},
           {"tied, no bias, one row of three", tied_without_bias, 1, 3, 0},
@@ -100,7 +101,7 @@ BOOST_AUTO_TEST_CASE(every_gradient_is_the_slope_of_the_references_loss) {
         // Along itself the gradient has its whole length. A part that is missing or doubled shows here.
         BOOST_TEST(slope(reference, name, g / g.norm(), tokens) == g.norm(), boost::test_tools::tolerance(3e-5));
         // Along random directions a gradient that is wrong anywhere differs, even where it is orthogonal to itself.
-        for (int direction = 0; direction < 2; direction++) {
+        for (int direction = 0; direction < (kSlowBuild ? 1 : 2); direction++) {
           Matrix u(g.rows(), g.cols());
           for (Eigen::Index i = 0; i < u.size(); i++) u.data()[i] = draw(generator);
           u /= u.norm();

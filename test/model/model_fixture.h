@@ -14,6 +14,14 @@
 
 namespace spillway::test {
 
+// Under a sanitizer or with fibers everything takes ten times as long: there, tests take the smallest sizes that show
+// the same, and those that only compute more are left to the host build.
+#if defined(SPILLWAY_FIBER) || defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSlowBuild = true;
+#else
+inline constexpr bool kSlowBuild = false;
+#endif
+
 // A fresh allocator on a device without faults.
 struct Machine {
   explicit Machine(memory::AllocatorOptions options = {}) : allocator(device, options) {}

@@ -32,7 +32,7 @@ model::Config wide_config() {
   c.vocab = 4000, c.d = 64, c.ffn = 512, c.layers = 2;
   return c;
 }
-constexpr std::int64_t kBatch = 4, kSeq = 64;
+constexpr std::int64_t kBatch = kSlowBuild ? 1 : 4, kSeq = kSlowBuild ? 16 : 64;
 
 struct Limited : HostDevice {
   LimitedMemory device;
@@ -99,7 +99,8 @@ BOOST_FIXTURE_TEST_CASE(one_cuda_malloc_that_fails_is_retried, Limited) {
   BOOST_TEST(allocator.stats().ooms == 0);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_device_too_small_for_baseline_trains_with_checkpoint, HostDevice) {
+BOOST_FIXTURE_TEST_CASE(a_device_too_small_for_baseline_trains_with_checkpoint, HostDevice,
+                        *boost::unit_test::enable_if<!kSlowBuild>()) {
   model::Config config = wide_config();
   config.layers = 12;
   const data::TokenBatch tokens = random_batch(config, kBatch, kSeq, 1);
