@@ -94,7 +94,7 @@ int run(int argc, char** argv) {
 
   decision::TrainCommand train;
   train.workload.seq = 256;
-  train.workload.adamw.lr = 1e-3f;
+  train.workload.adamw.lr = 1e-3;
   auto* t = app.add_subcommand("train", "train on a text and print the loss");
   add_workload(t, train.workload);
   t->add_option("--strategy", train.strategy, "memory strategy")->capture_default_str();

@@ -1,5 +1,5 @@
-// embedding.h - token ids to vectors, and the gradient's way back. The backward pass adds without atomics: the host sorts
-// positions by token id once a batch, and each row of the gradient is summed by one block in position order.
+// embedding.h - token ids to vectors, and the gradient's way back. The backward pass adds without atomics: the host
+// sorts positions by token id once a batch, and each row of the gradient is summed by one block in position order.
 #pragma once
 #include "kernels/work.h"
 

@@ -1,5 +1,5 @@
-// fill.h - constants, casts, and seeded random weights. The random values are exact integer arithmetic turned into floats
-// by one multiplication, so that every device and compile draws the same weights, bit for bit.
+// fill.h - constants, casts, and seeded random weights. The random values are exact integer arithmetic turned into
+// floats by one multiplication, so that every device and compile draws the same weights, bit for bit.
 #pragma once
 #include "kernels/work.h"
 

@@ -1,5 +1,5 @@
-// matmul.h - matrix products of row-major matrices through cuBLAS (which thinks column-major: the operands are swapped).
-// A linear layer is y = x W^T with W (out, in) as Hugging Face stores it; its three products are named below.
+// matmul.h - matrix products of row-major matrices through cuBLAS (which thinks column-major: the operands are
+// swapped). A linear layer is y = x W^T with W (out, in) as Hugging Face stores it; its three products are named below.
 #pragma once
 #include <cublas_v2.h>
 

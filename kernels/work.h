@@ -16,7 +16,8 @@ struct Work {
   std::int64_t bytes;  // device memory that must be read and written at least once
 };
 
-// Called on the host for every launch and every matrix product, in order, before it is issued. One listener; nullptr: none.
+// Called on the host for every launch and every matrix product, in order, before it is issued. One listener; nullptr:
+// none.
 using LaunchListener = void (*)(void* context, const Work& work, cudaStream_t stream);
 void set_launch_listener(LaunchListener listener, void* context);
 // Launchers call this (launch() does it for them).

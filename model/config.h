@@ -15,7 +15,7 @@ struct Config {
   std::int64_t max_positions = 0;
   double rope_theta = 10000.0;
   float rms_eps = 1e-6f;
-  bool tied = false;      // lm_head is the embedding
+  bool tied = false;  // lm_head is the embedding
   bool qkv_bias = false;
 
   std::int64_t q_width() const { return heads * head_dim; }

@@ -13,7 +13,7 @@
 namespace spillway::model {
 
 struct Parameter {
-  std::string name;                  // "model.layers.0.self_attn.q_proj.weight"
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
   std::vector<std::int64_t> shape;
   Tensor<float> value, gradient, m, v;
   std::int64_t elements() const { return value.size(); }

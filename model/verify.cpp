@@ -90,7 +90,7 @@ class Comparison {
 };
 
 // What the golden file was made with (test/fixtures/tiny_qwen2).
-constexpr kernels::AdamW kGoldenAdamW{.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.01f};
+constexpr kernels::AdamW kGoldenAdamW{.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01};
 constexpr int kGoldenSteps = 3;
 
 }  // namespace

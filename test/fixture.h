@@ -7,5 +7,7 @@
 
 namespace spillway::test {
 // test/fixtures, from the repository's root, where `make test` runs every suite.
-inline std::filesystem::path fixtures() { return "test/fixtures"; }
+inline std::filesystem::path fixtures() {
+  return "test/fixtures";
+}
 }  // namespace spillway::test

@@ -17,8 +17,8 @@ check() {  # check NAME COMMAND...: runs it, shows what it says when it fails
 }
 tidy() {
   printf '%s\n' "${sources[@]}" | grep -E '^(main|runtime/[a-z_]*|runtime/(memory|activation)/.*|model/.*|data/.*|decision/.*)\.cpp$' |
-    xargs -P "$(nproc)" -n 1 clang-tidy-16 --quiet -- -x c++ -std=c++20 -I. -Iruntime/hostcuda/include -DSPILLWAY_HOST \
-      -DSPILLWAY_SERIAL 2>/dev/null
+    xargs -P "$(nproc)" -I{} clang-tidy-16 --quiet {} -- -x c++ -std=c++20 -I. -Iruntime/hostcuda/include \
+      -DSPILLWAY_HOST -DSPILLWAY_SERIAL 2>/dev/null
 }
 
 check "format (clang-format)" clang-format-16 --dry-run -Werror "${sources[@]}"

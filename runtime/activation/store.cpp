@@ -224,7 +224,7 @@ struct Store::Impl {
   StepCost cost;
 };
 
-Store::Store(const LayerSpec& spec, Plan plan, memory::CachingAllocator& allocator, cudaStream_t compute,
+Store::Store(const LayerSpec& spec, const Plan& plan, memory::CachingAllocator& allocator, cudaStream_t compute,
              StoreOptions options)
     : Store(spec, plan, training_schedule(plan, spec), allocator, compute, options) {}
 

@@ -45,7 +45,7 @@ struct StoreOptions {
 class Store {
  public:
   // Installs a plan: builds its schedule, allocates its host arena (the only host allocation it ever makes).
-  Store(const LayerSpec& spec, Plan plan, memory::CachingAllocator& allocator, cudaStream_t compute,
+  Store(const LayerSpec& spec, const Plan& plan, memory::CachingAllocator& allocator, cudaStream_t compute,
         StoreOptions options = {});
   // For tests: run a schedule of your own making.
   Store(const LayerSpec& spec, Plan plan, Schedule schedule, memory::CachingAllocator& allocator, cudaStream_t compute,

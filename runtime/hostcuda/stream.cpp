@@ -180,7 +180,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     all.live.erase(it);
     if (all.live.empty()) all.created = 0;  // numbers start over, so that a fault names the same stream in every run
   }
-  gone.reset();                        // drains
+  gone.reset();                       // drains
   return enter("cudaStreamDestroy");  // last: also when the context is lost, nothing leaks
 }
 

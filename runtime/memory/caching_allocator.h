@@ -46,10 +46,10 @@ struct Stats {
 struct MemoryEvent {
   enum class Kind : std::uint8_t { allocate, free, segment_allocate, segment_release, out_of_memory } kind;
   Category category;
-  std::int64_t bytes;       // the block's or segment's
-  std::int64_t requested;   // what the caller asked for (allocate, free)
+  std::int64_t bytes;      // the block's or segment's
+  std::int64_t requested;  // what the caller asked for (allocate, free)
   const void* address;
-  std::string_view owner;   // valid during the call
+  std::string_view owner;  // valid during the call
   cudaStream_t stream;
 };
 

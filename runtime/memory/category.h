@@ -19,7 +19,9 @@ enum class Category : std::uint8_t {
 inline constexpr std::size_t kCategories = 7;
 inline constexpr std::array<const char*, kCategories> kCategoryNames = {
     "parameter", "gradient", "optimizer_state", "activation", "logits", "workspace", "offload_staging"};
-inline const char* to_string(Category c) { return kCategoryNames[static_cast<std::size_t>(c)]; }
+inline const char* to_string(Category c) {
+  return kCategoryNames[static_cast<std::size_t>(c)];
+}
 
 using CategoryBytes = std::array<std::int64_t, kCategories>;
 

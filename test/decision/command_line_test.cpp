@@ -49,8 +49,8 @@ void check_refused(const std::string& arguments, const std::string& says) {
 }
 
 std::string bench(const fs::path& results, const std::string& more) {
-  return fmt::format("bench --model tiny --warmup 1 --iters 2 --repeats 2 --results {} --run r {}",
-                     results.string(), more);
+  return fmt::format("bench --model tiny --warmup 1 --iters 2 --repeats 2 --results {} --run r {}", results.string(),
+                     more);
 }
 
 nlohmann::json read(const fs::path& file) {
@@ -171,8 +171,8 @@ BOOST_AUTO_TEST_CASE(a_strategy_that_runs_out_of_memory_is_a_row_and_the_others_
   // Too little for baseline, enough for checkpoint.
   const auto bytes = all[0]["peak_memory_bytes"].get<std::int64_t>() - 1;
   BOOST_REQUIRE(all[1]["peak_reserved_bytes"].get<std::int64_t>() < bytes);
-  const Result r = spillway_run(
-      bench(tmp.path() / "tight", fmt::format("--batch 32 --seq 256 --device-memory {}", bytes)));
+  const Result r =
+      spillway_run(bench(tmp.path() / "tight", fmt::format("--batch 32 --seq 256 --device-memory {}", bytes)));
   BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
   const auto record = read(tmp.path() / "tight" / "r" / "76_host_memory.json");
   BOOST_REQUIRE(record["candidates"][0]["status"] == "oom");

@@ -1,6 +1,7 @@
-// cuda_runtime_api.h - the subset of the CUDA runtime that Spillway calls, under CUDA's own names, values and documented
-// behaviour, for machines without a GPU. What is not declared here is not used by the project: a new call is a compile
-// error on the host until hostcuda implements it. The include path decides whether this header is found or CUDA's.
+// cuda_runtime_api.h - the subset of the CUDA runtime that Spillway calls, under CUDA's own names, values and
+// documented behaviour, for machines without a GPU. What is not declared here is not used by the project: a new call is
+// a compile error on the host until hostcuda implements it. The include path decides whether this header is found or
+// CUDA's.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -35,7 +36,8 @@ const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
-// ---- device -----------------------------------------------------------------------------------------------------------
+// ---- device
+// -----------------------------------------------------------------------------------------------------------
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -48,7 +50,8 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaDeviceSynchronize();
 
-// ---- memory -----------------------------------------------------------------------------------------------------------
+// ---- memory
+// -----------------------------------------------------------------------------------------------------------
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
@@ -72,7 +75,8 @@ cudaError_t cudaMallocHost(T** pointer, std::size_t bytes) {
   return cudaMallocHost(reinterpret_cast<void**>(pointer), bytes);
 }
 
-// ---- streams and events -----------------------------------------------------------------------------------------------
+// ---- streams and events
+// -----------------------------------------------------------------------------------------------
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

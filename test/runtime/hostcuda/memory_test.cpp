@@ -79,19 +79,19 @@ BOOST_AUTO_TEST_CASE(an_address_outside_every_allocation_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(books_only_memory_costs_nothing_and_nothing_runs) {
-  const Budget budget(std::int64_t{1} << 45);
+  const Budget budget(std::int64_t{1} << 39);
   hostcuda::set_books_only(true);
   {
     const Stream s("s");
     char* huge = nullptr;
-    BOOST_TEST(cudaMalloc(&huge, std::size_t{1} << 44) == cudaSuccess);
-    BOOST_TEST(cudaMemsetAsync(huge, 1, std::size_t{1} << 44, s.get()) == cudaSuccess);
+    BOOST_TEST(cudaMalloc(&huge, std::size_t{1} << 38) == cudaSuccess);
+    BOOST_TEST(cudaMemsetAsync(huge, 1, std::size_t{1} << 38, s.get()) == cudaSuccess);
     bool ran = false;
     BOOST_TEST(hostcuda::enqueue("cudaLaunchKernel", s.get(), [&] { ran = true; }) == cudaSuccess);
     s.synchronize();
     BOOST_TEST(!ran);
     void* more = nullptr;
-    BOOST_TEST(cudaMalloc(&more, (std::size_t{1} << 44) + 1) == cudaErrorMemoryAllocation);
+    BOOST_TEST(cudaMalloc(&more, (std::size_t{1} << 38) + 1) == cudaErrorMemoryAllocation);
     cudaGetLastError();
     BOOST_TEST(cudaFree(huge) == cudaSuccess);
   }
