@@ -131,8 +131,8 @@ KERNELS := $(if $(filter kernels,$(PARTS)),$(wildcard kernels/*.cu))
 LIBRARY := $(foreach p,$(PARTS),$(wildcard $(p)/*.cpp))
 HOSTCUDA := $(filter-out runtime/hostcuda/fiber%.cpp,$(wildcard runtime/hostcuda/*.cpp))
 FIBERS := $(wildcard runtime/hostcuda/fiber*.cpp)
-SUITES := $(foreach s,runtime/hostcuda runtime/memory runtime/activation kernels model data decision,\
-            $(if $(wildcard test/$(s)/*.cpp test/$(s)/*.cu),$(s)))
+# The first two are about the host device itself, or drive the store with tasks of it.
+SUITES := $(if $(filter cuda,$(VARIANT)),,runtime/hostcuda runtime/activation) runtime/memory kernels model data decision
 TSAN_SUITES := runtime/hostcuda runtime/activation model
 
 comma := ,

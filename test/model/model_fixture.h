@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "model/trainer.h"
-#include "runtime/hostcuda/control.h"
 #include "runtime/memory/device_memory.h"
+#include "test/device_controls.h"
 #include "test/fixture.h"
 
 namespace spillway::test {

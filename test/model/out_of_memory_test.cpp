@@ -90,7 +90,7 @@ BOOST_FIXTURE_TEST_CASE(whichever_allocation_of_a_step_fails_all_memory_returns_
   }
 }
 
-BOOST_FIXTURE_TEST_CASE(one_cuda_malloc_that_fails_is_retried, Limited) {
+BOOST_FIXTURE_TEST_CASE(one_cuda_malloc_that_fails_is_retried, Limited, *boost::unit_test::enable_if<kHostDevice>()) {
   model::Trainer trainer(config, options("baseline"), allocator);
   trainer.parameters().initialize(1);
   hostcuda::fail_call("cudaMalloc", 1, cudaErrorMemoryAllocation);
