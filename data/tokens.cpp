@@ -18,6 +18,11 @@ std::uint64_t below(std::mt19937_64& random, std::uint64_t bound) {
   return random() % bound;
 }
 
+void demand_rows(std::int64_t batch, std::int64_t seq) {
+  if (batch < 1 || seq < 1) throw Error(fmt::format("batch {}, seq {}: both must be at least 1", batch, seq));
+  checked_mul(batch, seq, "batch x seq");
+}
+
 class RandomTokens final : public TokenSource {
  public:
   RandomTokens(std::int64_t vocab, std::uint64_t seed) : vocab_(vocab), seed_(seed) {}
@@ -28,7 +33,8 @@ class RandomTokens final : public TokenSource {
  private:
   // The n-th batch of the generator.
   TokenBatch nth(std::int64_t batch, std::int64_t seq, int n) const {
-    const std::int64_t count = checked_mul(batch, seq, "batch x seq");
+    demand_rows(batch, seq);
+    const std::int64_t count = batch * seq;
     std::mt19937_64 random(seed_);
     random.discard(static_cast<unsigned long long>(n) * static_cast<unsigned long long>(count));
     TokenBatch b{batch, seq, {}};
@@ -50,7 +56,7 @@ class FileTokens final : public TokenSource {
   }
 
   TokenBatch next(std::int64_t batch, std::int64_t seq) override {
-    demand(seq, held_out_, "for training");
+    demand(batch, seq, held_out_, "for training");
     TokenBatch b{batch, seq, {}};
     const std::uint64_t places = held_out_ - static_cast<std::size_t>(seq) + 1;
     for (std::int64_t row = 0; row < batch; ++row) append(b, below(random_, places));
@@ -59,7 +65,7 @@ class FileTokens final : public TokenSource {
 
   TokenBatch evaluation(std::int64_t batch, std::int64_t seq) override {
     const std::size_t length = ids_.size() - held_out_;
-    demand(seq, length, "in the last tenth, which is held out for evaluation");
+    demand(batch, seq, length, "in the last tenth, which is held out for evaluation");
     TokenBatch b{batch, seq, {}};
     // Spread evenly; rows overlap where the held-out part is short.
     const std::uint64_t places = length - static_cast<std::size_t>(seq);
@@ -71,10 +77,11 @@ class FileTokens final : public TokenSource {
   std::string description() const override { return fmt::format("{} {} of {}", ids_.size(), what_, file_); }
 
  private:
-  void demand(std::int64_t seq, std::size_t have, const char* where) const {
+  void demand(std::int64_t batch, std::int64_t seq, std::size_t have, const char* where) const {
+    demand_rows(batch, seq);
     if (have < static_cast<std::size_t>(seq))
       throw Error(fmt::format("{}: {} {} {}; seq {} needs at least {} in the whole file", file_, have, what_, where,
-                              seq, 10 * seq));
+                              seq, checked_mul(10, seq, "file size")));
   }
   void append(TokenBatch& b, std::uint64_t begin) const {
     const auto first = ids_.begin() + static_cast<std::ptrdiff_t>(begin);

@@ -28,9 +28,9 @@ class TokenSource {
 // as the protocol's measurements want); evaluation() is the second batch of the same generator.
 std::unique_ptr<TokenSource> random_tokens(std::int64_t vocab, std::uint64_t seed);
 
-// A text file, one token a byte (ids 0..255). The last tenth is held out for evaluation; training windows walk through
-// the rest from seeded offsets. Error: missing, unreadable, empty, or shorter than 2 * (seq + 1) bytes when first
-// asked.
+// A text file, one token a byte (ids 0..255), for a vocabulary of at least 256. The last tenth is held out for
+// evaluation; training windows begin at seeded places in the rest. Error: missing, unreadable, empty, or, when first
+// asked, shorter than 10 * seq bytes.
 std::unique_ptr<TokenSource> text_tokens(const std::filesystem::path& file, std::int64_t vocab, std::uint64_t seed);
 
 // A file of little-endian ids, uint16 (.u16) or uint32 (.u32). Every id is checked against the vocabulary on opening;

@@ -7,10 +7,14 @@
 #include <simdjson.h>
 
 #include "kernels/attention.h"
+#include "model/printable.h"
 #include "runtime/error.h"
 
 namespace spillway::model {
 namespace {
+
+constexpr std::int64_t kMostOfAnything = std::int64_t{1} << 31;  // keeps sums and products of two sizes within 64 bits
+constexpr std::int64_t kMostLayers = 10'000;                     // a thousandfold model is a mistake in the file
 
 // name, vocab, d, layers, heads, kv_heads, head_dim, ffn, max_positions, rope_theta, rms_eps, tied, qkv_bias
 const std::vector<Config>& presets() {
@@ -28,7 +32,9 @@ const std::vector<Config>& presets() {
 class Fields {
  public:
   explicit Fields(std::filesystem::path file) : file_(std::move(file)) {
-    if (!std::filesystem::exists(file_)) throw Error(fmt::format("{} does not exist", file_.string()));
+    std::error_code ignored;  // no permission, a name too long: there is no such file for us
+    if (!std::filesystem::exists(file_, ignored)) throw Error(fmt::format("{} does not exist", file_.string()));
+    if (!std::filesystem::is_regular_file(file_, ignored)) fail("is not a regular file");
     const auto error = parser_.load(file_.string()).get(root_);
     if (error) fail(fmt::format("is not JSON: {}", simdjson::error_message(error)));
     if (!root_.is_object()) fail("must be one JSON object");
@@ -47,9 +53,8 @@ class Fields {
       fail(fmt::format("lacks \"{}\"", name));
     }
     std::int64_t value = 0;
-    constexpr std::int64_t kMost = std::int64_t{1} << 31;
-    if (root_[name].get(value) || value < 1 || value > kMost)
-      fail(fmt::format("\"{}\" must be an integer from 1 to {}", name, kMost));
+    if (root_[name].get(value) || value < 1 || value > kMostOfAnything)
+      fail(fmt::format("\"{}\" must be an integer from 1 to {}", name, kMostOfAnything));
     return value;
   }
   double positive_real(const char* name, double otherwise) const {
@@ -70,14 +75,21 @@ class Fields {
     if (root_[name].get(value)) fail(fmt::format("\"{}\" must be a string", name));
     return std::string(value);
   }
-  // Whether "rope_scaling" is there and asks for anything.
-  bool scales_rope() const {
-    simdjson::dom::object scaling;
-    if (!has("rope_scaling")) return false;
-    if (root_["rope_scaling"].get(scaling)) fail("\"rope_scaling\" must be an object");
-    std::string_view type;
-    if (scaling["rope_type"].get(type) && scaling["type"].get(type)) return true;
-    return type != "default";
+  // The base of the rotary angles. Older files give "rope_theta" and may give "rope_scaling"; newer ones put both into
+  // "rope_parameters".
+  double rope_theta() const {
+    double theta = positive_real("rope_theta", 10000.0);
+    for (const char* name : {"rope_scaling", "rope_parameters"}) {
+      if (!has(name)) continue;
+      simdjson::dom::object rope;
+      if (root_[name].get(rope)) fail(fmt::format("\"{}\" must be an object", name));
+      std::string_view type;
+      if ((rope["rope_type"].get(type) && rope["type"].get(type)) || type != "default")
+        fail(fmt::format("\"{}\": scaled rotary positions are not supported; its type must be \"default\"", name));
+      if (rope["rope_theta"].error() == simdjson::SUCCESS && (rope["rope_theta"].get(theta) || !(theta > 0)))
+        fail(fmt::format("\"{}\": \"rope_theta\" must be a positive number", name));
+    }
+    return theta;
   }
 
  private:
@@ -107,10 +119,10 @@ Config preset(std::string_view name) {
 Config read_config(const std::filesystem::path& folder) {
   const Fields json(folder / "config.json");
   Config c;
-  c.name = std::filesystem::weakly_canonical(folder).filename().string();
+  c.name = std::filesystem::canonical(folder).filename().string();
   const std::string type = json.text("model_type", "");
   if (type != "qwen2" && type != "llama")
-    json.fail(fmt::format("\"model_type\" is \"{}\"; supported are \"qwen2\" and \"llama\"", type));
+    json.fail(fmt::format("\"model_type\" is \"{}\"; supported are \"qwen2\" and \"llama\"", printable(type)));
   c.vocab = json.positive("vocab_size");
   c.d = json.positive("hidden_size");
   c.layers = json.positive("num_hidden_layers");
@@ -121,16 +133,18 @@ Config read_config(const std::filesystem::path& folder) {
   c.head_dim = json.positive("head_dim", c.d / c.heads);
   c.ffn = json.positive("intermediate_size");
   c.max_positions = json.positive("max_position_embeddings");
-  c.rope_theta = json.positive_real("rope_theta", 10000.0);
-  c.rms_eps = static_cast<float>(json.positive_real("rms_norm_eps", 1e-6));
+  c.rope_theta = json.rope_theta();
+  const double eps = json.positive_real("rms_norm_eps", 1e-6);
+  if (eps > 1) json.fail(fmt::format("\"rms_norm_eps\" is {}; it must be at most 1", eps));
+  c.rms_eps = static_cast<float>(eps);
   c.tied = json.boolean("tie_word_embeddings", false);
   c.qkv_bias = type == "qwen2";
   // What this transformer does not compute.
   const std::string activation = json.text("hidden_act", "silu");
-  if (activation != "silu") json.fail(fmt::format("\"hidden_act\" is \"{}\"; supported is \"silu\"", activation));
+  if (activation != "silu")
+    json.fail(fmt::format("\"hidden_act\" is \"{}\"; supported is \"silu\"", printable(activation)));
   if (type == "llama" && (json.boolean("attention_bias", false) || json.boolean("mlp_bias", false)))
     json.fail("biases in a llama's attention or MLP are not supported");
-  if (json.scales_rope()) json.fail("\"rope_scaling\" is not supported; it must be null");
   if (json.boolean("use_sliding_window", false)) json.fail("\"use_sliding_window\" is not supported; it must be false");
   if (json.has("quantization_config")) json.fail("\"quantization_config\": quantized weights are not supported");
   try {
@@ -142,7 +156,8 @@ Config read_config(const std::filesystem::path& folder) {
 }
 
 Config resolve_config(const std::string& model) {
-  const bool folder = model.find('/') != std::string::npos || std::filesystem::is_directory(model);
+  std::error_code ignored;
+  const bool folder = model.find('/') != std::string::npos || std::filesystem::is_directory(model, ignored);
   return folder ? read_config(model) : preset(model);
 }
 
@@ -162,7 +177,10 @@ void Config::validate() const {
   } sizes[] = {{"vocabulary", vocab},  {"width", d},           {"layers", layers}, {"heads", heads},
                {"kv heads", kv_heads}, {"head_dim", head_dim}, {"ffn", ffn},       {"positions", max_positions}};
   for (const auto& s : sizes)
-    if (s.value < 1) throw Error(fmt::format("model {}: {} is {}; it must be at least 1", name, s.name, s.value));
+    if (s.value < 1 || s.value > kMostOfAnything)
+      throw Error(fmt::format("model {}: {} is {}; it must be from 1 to {}", name, s.name, s.value, kMostOfAnything));
+  if (layers > kMostLayers)
+    throw Error(fmt::format("model {}: {} layers; at most {} are supported", name, layers, kMostLayers));
   if (heads % kv_heads != 0)
     throw Error(fmt::format("model {}: {} heads are not divisible by {} kv heads", name, heads, kv_heads));
   if (!kernels::attention_supports(head_dim))

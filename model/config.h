@@ -28,8 +28,9 @@ struct Config {
 const std::vector<std::string>& preset_names();
 // Error listing the presets when `name` is none.
 Config preset(std::string_view name);
-// Reads folder/config.json. Error: missing file, not JSON (with position), a field missing or of the wrong type, an
-// architecture or activation that is not supported.
+// Reads folder/config.json. Error, one line with the file's name: missing, not JSON, a field missing or of the wrong
+// type, or anything that this transformer would compute differently (architecture, activation, scaled rotary positions,
+// sliding window, quantized weights).
 Config read_config(const std::filesystem::path& folder);
 // A preset's name, or a folder that holds config.json.
 Config resolve_config(const std::string& model);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/fill.h"
@@ -13,12 +14,34 @@ namespace spillway::model {
 namespace {
 
 constexpr float kInitialStd = 0.02f;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+// Weights in 16 bits pass through 2 MiB of device memory, so that loading them peaks no higher than keeping them.
+constexpr std::int64_t kStagingElements = std::int64_t{1} << 20;
 
 bool is_norm(const std::string& name) {
   return name.ends_with("norm.weight");
 }
 bool is_bias(const std::string& name) {
   return name.ends_with(".bias");
+}
+
+void check_stored(const Parameter& p, const StoredTensor& stored) {
+  if (stored.shape != p.shape)
+    throw Error(fmt::format("{} has shape ({}) in the file; this model's is ({})", p.name,
+                            fmt::join(stored.shape, ", "), fmt::join(p.shape, ", ")));
+  if (stored.dtype != Dtype::f32 && stored.dtype != Dtype::f16 && stored.dtype != Dtype::bf16)
+    throw Error(fmt::format("{} is stored as {}; weights must be F32, F16 or BF16", p.name, to_string(stored.dtype)));
+}
+
+// Some files of tied models carry the head all the same; then it must be the embedding.
+void check_tied_head(const Safetensors& files) {
+  const StoredTensor* head = files.find("lm_head.weight");
+  if (!head) return;
+  const StoredTensor& embedding = files.at(kEmbedding);
+  if (head->dtype != embedding.dtype || head->shape != embedding.shape ||
+      std::memcmp(head->data.data(), embedding.data.data(), head->data.size()) != 0)
+    throw Error(fmt::format("lm_head.weight differs from {}, but config.json ties them (\"tie_word_embeddings\": true)",
+                            kEmbedding));
 }
 
 }  // namespace
@@ -36,7 +59,7 @@ Parameters::Parameters(const Config& config, memory::CachingAllocator& allocator
     return all_.size() - 1;
   };
   const std::int64_t d = config.d, q = config.q_width(), kv = config.kv_width(), f = config.ffn;
-  add("model.embed_tokens.weight", {config.vocab, d});
+  add(kEmbedding, {config.vocab, d});
   struct Indices {
     std::size_t norm1, q, k, v, q_bias, k_bias, v_bias, o, norm2, gate, up, down;
   };
@@ -85,39 +108,37 @@ void Parameters::initialize(std::uint64_t seed) {
 }
 
 void Parameters::load(const Safetensors& files) {
-  for (Parameter& p : all_) {
+  // Everything is checked before the first byte is copied.
+  std::int64_t widened = 0;  // elements of the largest tensor that comes in 16 bits
+  for (const Parameter& p : all_) {
     const StoredTensor& stored = files.at(p.name);
-    if (stored.shape != p.shape)
-      throw Error(fmt::format("{} has shape ({}); this model's is ({})", p.name, fmt::join(stored.shape, ", "),
-                              fmt::join(p.shape, ", ")));
-    switch (stored.dtype) {
-      case Dtype::f32:
-        check(cudaMemcpyAsync(p.value.data(), stored.data.data(), stored.data.size(), cudaMemcpyHostToDevice, stream_));
-        break;
-      case Dtype::f16:
-      case Dtype::bf16: {
-        const Tensor<std::uint16_t> raw(allocator_, p.elements(), memory::Category::workspace, stream_, p.name);
-        check(cudaMemcpyAsync(raw.data(), stored.data.data(), stored.data.size(), cudaMemcpyHostToDevice, stream_));
-        kernels::widen(p.value.data(), raw.data(),
-                       stored.dtype == Dtype::f16 ? kernels::Half::float16 : kernels::Half::bfloat16, p.elements(),
-                       stream_);
-        break;
-      }
-      default:
-        throw Error(
-            fmt::format("{} is stored as {}; weights must be F32, F16 or BF16", p.name, to_string(stored.dtype)));
-    }
+    check_stored(p, stored);
+    if (stored.dtype != Dtype::f32) widened = std::max(widened, p.elements());
   }
-  check(cudaStreamSynchronize(stream_));
-  if (!config_.tied) return;
-  // Some files of tied models carry the head all the same; then it must be the embedding.
-  const StoredTensor* head = files.find("lm_head.weight");
-  const StoredTensor& embedding = files.at(all_[0].name);
-  if (head && (head->dtype != embedding.dtype || head->data.size() != embedding.data.size() ||
-               std::memcmp(head->data.data(), embedding.data.data(), head->data.size()) != 0))
-    throw Error(
-        "lm_head.weight differs from model.embed_tokens.weight, but config.json says that they are tied "
-        "(\"tie_word_embeddings\": true)");
+  if (config_.tied) check_tied_head(files);
+
+  {
+    const Tensor<std::uint16_t> staging(allocator_, std::min(widened, kStagingElements), memory::Category::workspace,
+                                        stream_, "weights in 16 bits");
+    for (Parameter& p : all_) upload(p, files.at(p.name), staging);
+    check(cudaStreamSynchronize(stream_));
+  }
+  if (widened > 0) allocator_.release_cached();  // training reserves the same, wherever its weights came from
+}
+
+// To the device as they are stored; 16 bits are widened there, a piece at a time.
+void Parameters::upload(Parameter& p, const StoredTensor& stored, const Tensor<std::uint16_t>& staging) {
+  const auto copy = [&](void* to, std::size_t begin, std::size_t bytes) {
+    check(cudaMemcpyAsync(to, stored.data.data() + begin, bytes, cudaMemcpyHostToDevice, stream_));
+  };
+  if (stored.dtype == Dtype::f32) return copy(p.value.data(), 0, stored.data.size());
+  const auto format = stored.dtype == Dtype::f16 ? kernels::Half::float16 : kernels::Half::bfloat16;
+  for (std::int64_t begin = 0; begin < p.elements(); begin += staging.size()) {
+    const std::int64_t n = std::min(staging.size(), p.elements() - begin);
+    copy(staging.data(), static_cast<std::size_t>(begin) * sizeof(std::uint16_t),
+         static_cast<std::size_t>(n) * sizeof(std::uint16_t));
+    kernels::widen(p.value.data() + begin, staging.data(), format, n, stream_);
+  }
 }
 
 float* Parameters::gradient(Parameter& p) {

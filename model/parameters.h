@@ -26,8 +26,9 @@ class Parameters {
 
   // Seeded: weights N(0, 0.02)-like (kernels::fill_random), norms 1, biases 0; each tensor from (seed, its index).
   void initialize(std::uint64_t seed);
-  // From files; shapes are checked. A tied model may carry a redundant lm_head, which must then equal the embedding or
-  // is refused. Error names tensor, expected and found shape.
+  // From files; tensors that the model does not have are ignored. A tied model may carry a redundant lm_head, which
+  // must then equal the embedding. Error, before anything is copied: a tensor missing, of another shape, or not of
+  // floats.
   void load(const Safetensors& files);
 
   // The gradient's memory, allocated on first use after clear_gradients.
@@ -45,6 +46,8 @@ class Parameters {
   const std::vector<Parameter>& all() const { return all_; }
 
  private:
+  void upload(Parameter& p, const StoredTensor& stored, const Tensor<std::uint16_t>& staging);
+
   Config config_;
   memory::CachingAllocator& allocator_;
   cudaStream_t stream_;

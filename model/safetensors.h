@@ -11,7 +11,24 @@
 
 namespace spillway::model {
 
-enum class Dtype : std::uint8_t { f64, f32, f16, bf16, i64, i32 };
+// Everything that the format knows; a file may carry tensors that this program never reads.
+enum class Dtype : std::uint8_t {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  f64,
+  i64,
+  u64
+};
 std::int64_t dtype_bytes(Dtype t);
 const char* to_string(Dtype t);  // "F32"
 
@@ -23,12 +40,12 @@ struct StoredTensor {
   std::int64_t elements() const;
 };
 
-// Maps the files and checks every header: lengths, overlaps, offsets in range, shape times dtype equal to the bytes.
-// Error names file and tensor.
+// Maps the files and checks every header: lengths, offsets in range, shape times dtype equal to the bytes, every byte
+// of the data in one tensor and no more. Error, one line, names file and tensor.
 class Safetensors {
  public:
   static Safetensors open_file(const std::filesystem::path& file);
-  // model.safetensors in the folder, or the shards of its index.
+  // model.safetensors in the folder, or the shards of its index, which must lie beside it.
   static Safetensors open_folder(const std::filesystem::path& folder);
   ~Safetensors();
   Safetensors(Safetensors&&) noexcept;

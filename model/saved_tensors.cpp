@@ -2,7 +2,9 @@
 // test runs every operator and compares.
 #include "model/saved_tensors.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "kernels/attention.h"
 #include "runtime/error.h"
@@ -12,12 +14,16 @@ namespace spillway::model {
 activation::LayerSpec layer_spec(const Config& config, std::int64_t batch, std::int64_t seq,
                                  std::int64_t element_bytes) {
   const auto mul = [](std::int64_t a, std::int64_t b) { return checked_mul(a, b, "saved tensors"); };
+  constexpr std::int64_t kFloat = sizeof(float);
   const std::int64_t N = mul(batch, seq), d = config.d, f = config.ffn, e = element_bytes;
   const std::int64_t hq = config.q_width(), hk = config.kv_width(), H = config.heads;
-  constexpr std::int64_t kFloat = sizeof(float);
-  // The largest products below, refused here if they would overflow: a linear layer's flops and attention's.
-  mul(mul(mul(2, N), d), std::max(f, hq));
-  mul(mul(mul(mul(4, N), seq), H), config.head_dim);
+  // No cost below is above the largest of these, so none can overflow, nor its sum over the layers: a linear layer's
+  // flops, attention's, the bytes of all tensors of a layer, the bytes of a weight.
+  const std::int64_t widest = std::max({d, f, hq, hk}), L = config.layers;
+  mul(L, mul(mul(mul(4, N), widest), widest));
+  mul(L, mul(mul(mul(mul(4, N), seq), H), config.head_dim));
+  mul(L, mul(mul(mul(16, N), widest), std::max(e, kFloat)));
+  mul(L, mul(mul(mul(16, widest), widest), std::max(e, kFloat)));
 
   activation::LayerSpec spec;
   spec.tensors.resize(kSavedTensors);
