@@ -8,11 +8,10 @@
 namespace spillway {
 namespace {
 
-// "model/head.cpp:72", without the folders above the repository.
+// "model/head.cpp:72": files are compiled by their paths from the repository's root, headers by "./" and those.
 std::string place(const std::source_location& where) {
   std::string_view file = where.file_name();
-  for (const std::string_view folder : {"/runtime/", "/kernels/", "/model/", "/decision/"})
-    if (const auto at = file.rfind(folder); at != std::string_view::npos) file = file.substr(at + 1);
+  if (file.starts_with("./")) file.remove_prefix(2);
   return fmt::format("{}:{}", file, where.line());
 }
 
@@ -76,7 +75,10 @@ float elapsed_ms(const Event& start, const Event& stop) {
 
 Cublas::Cublas(cudaStream_t stream) {
   check(cublasCreate(&handle_));
-  check(cublasSetStream(handle_, stream));
+  if (const cublasStatus_t status = cublasSetStream(handle_, stream); status != CUBLAS_STATUS_SUCCESS) {
+    cublasDestroy(handle_);
+    check(status);
+  }
 }
 Cublas::~Cublas() {
   if (handle_) cublasDestroy(handle_);

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "runtime/memory/caching_allocator.h"
 
@@ -15,6 +16,12 @@ class Tensor {
          std::string_view owner)
       : memory_(allocator.allocate(checked_mul(elements, sizeof(T), "tensor bytes"), category, stream, owner)),
         elements_(elements) {}
+  Tensor(Tensor&& o) noexcept : memory_(std::move(o.memory_)), elements_(std::exchange(o.elements_, 0)) {}
+  Tensor& operator=(Tensor&& o) noexcept {
+    memory_ = std::move(o.memory_);
+    elements_ = std::exchange(o.elements_, 0);
+    return *this;
+  }
   T* data() const { return static_cast<T*>(memory_.data()); }
   std::int64_t size() const { return elements_; }
   std::int64_t bytes() const { return elements_ * static_cast<std::int64_t>(sizeof(T)); }

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/intrusive/set.hpp>
 #include <deque>
-#include <map>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -64,14 +64,17 @@ struct CachingAllocator::Impl {
 
   Pool& pool(bool small) { return small ? small_blocks : large_blocks; }
 
+  // An allocation needs two new blocks at most, a segment and what is split off it. With both at hand before anything
+  // changes, it cannot fail half way.
+  void reserve_spares() {
+    if (spare && spare->next) return;
+    for (int i = 0; i < 2; ++i) recycle(&nodes.emplace_back());
+  }
   Block* new_block() {
-    if (spare) {
-      Block* block = spare;
-      spare = block->next;
-      *block = Block{};
-      return block;
-    }
-    return &nodes.emplace_back();
+    Block* block = spare;
+    spare = block->next;
+    *block = Block{};
+    return block;
   }
   void recycle(Block* block) {
     block->next = spare;
@@ -91,24 +94,26 @@ struct CachingAllocator::Impl {
     return block;
   }
 
-  // A new segment as one block; null when the device, or the cap, has no room.
-  Block* new_segment(std::int64_t block_bytes, bool small, cudaStream_t stream) {
+  // Adds a segment to its pool, as one free block; false when the device, or the cap, has no room.
+  bool add_segment(std::int64_t block_bytes, bool small, cudaStream_t stream) {
     const std::int64_t bytes = segment_bytes(block_bytes);
-    if (options.cap_bytes > 0 && self.stats_.reserved > options.cap_bytes - bytes) return nullptr;
+    if (options.cap_bytes > 0 && self.stats_.reserved > options.cap_bytes - bytes) return false;
+    segments.reserve(segments.size() + 1);
     void* memory = device.allocate(bytes);
-    if (!memory) return nullptr;
+    if (!memory) return false;
     Block* block = new_block();
     block->stream = stream;
     block->bytes = bytes;
     block->address = static_cast<char*>(memory);
     block->small = small;
-    segments.emplace(block->address, block);
+    segments.push_back(block);
+    pool(small).insert(*block);
     Stats& s = self.stats_;
     s.device_mallocs++;
     s.reserved += bytes;
     s.max_reserved = std::max(s.max_reserved, s.reserved);
-    tell(MemoryEvent::Kind::segment_allocate, *block, "");
-    return block;
+    tell(event(MemoryEvent::Kind::segment_allocate, *block, ""));
+    return true;
   }
 
   // Cuts what `block` does not need off its end, where the rest is worth keeping.
@@ -128,7 +133,7 @@ struct CachingAllocator::Impl {
     pool(tail->small).insert(*tail);
   }
 
-  // `block` swallows its neighbour `other` when that is free; lower address first.
+  // Two free neighbours, neither of them in a pool, become one.
   Block* merge(Block* low, Block* high) {
     low->bytes += high->bytes;
     low->next = high->next;
@@ -138,12 +143,12 @@ struct CachingAllocator::Impl {
   }
 
   void free(Block* block) noexcept {
+    const MemoryEvent freed = event(MemoryEvent::Kind::free, *block, "");
     Stats& s = self.stats_;
     s.frees++;
     s.allocated -= block->bytes;
     s.requested -= block->requested;
     s.by_category[static_cast<std::size_t>(block->category)] -= block->bytes;
-    tell(MemoryEvent::Kind::free, *block, "");
     if (options.poison_freed)
       cudaMemsetAsync(block->address, 0xFF, static_cast<std::size_t>(block->bytes), block->stream);
     block->allocated = false;
@@ -158,11 +163,11 @@ struct CachingAllocator::Impl {
       block = merge(previous, block);
     }
     free.insert(*block);
+    tell(freed);
   }
 
-  bool release_cached() {
+  void release_cached() {
     device.synchronize();
-    bool any = false;
     for (Pool* free : {&large_blocks, &small_blocks})
       for (auto it = free->begin(); it != free->end();) {
         Block* block = &*it;
@@ -171,15 +176,14 @@ struct CachingAllocator::Impl {
           continue;
         }
         it = free->erase(it);
+        std::erase(segments, block);
+        device.release(block->address, block->bytes);
         self.stats_.device_frees++;
         self.stats_.reserved -= block->bytes;
-        tell(MemoryEvent::Kind::segment_release, *block, "");
-        segments.erase(block->address);
-        device.release(block->address, block->bytes);
+        const MemoryEvent released = event(MemoryEvent::Kind::segment_release, *block, "");
         recycle(block);
-        any = true;
+        tell(released);
       }
-    return any;
   }
 
   [[noreturn]] void out_of_memory(std::int64_t bytes, Category category, cudaStream_t stream, std::string_view owner) {
@@ -204,22 +208,25 @@ struct CachingAllocator::Impl {
     request.requested = bytes;
     request.category = category;
     request.stream = stream;
-    tell(MemoryEvent::Kind::out_of_memory, request, owner);
+    tell(event(MemoryEvent::Kind::out_of_memory, request, owner));
     throw OutOfMemory(std::move(message), bytes, s.allocated, s.reserved, cap);
   }
 
-  void tell(MemoryEvent::Kind kind, const Block& b, std::string_view owner) const {
-    if (self.listener_)
-      self.listener_({kind, b.category, b.bytes, b.requested, b.address, owner, b.stream}, self.stats_);
+  static MemoryEvent event(MemoryEvent::Kind kind, const Block& b, std::string_view owner) {
+    return {kind, b.category, b.bytes, b.requested, b.address, owner, b.stream};
+  }
+  // Last in every operation, when the books are balanced again.
+  void tell(const MemoryEvent& event) const {
+    if (self.listener_) self.listener_(event, self.stats_);
   }
 
   CachingAllocator& self;
   DeviceMemory& device;
   AllocatorOptions options;
-  Pool small_blocks, large_blocks;         // free blocks
-  std::map<const char*, Block*> segments;  // by address: each segment's first block
-  std::deque<Block> nodes;                 // every block there ever was
-  Block* spare = nullptr;                  // those not in use, linked by next
+  Pool small_blocks, large_blocks;  // free blocks
+  std::vector<Block*> segments;     // each segment's first block
+  std::deque<Block> nodes;          // every block there ever was
+  Block* spare = nullptr;           // those not in use, linked by next
 };
 
 CachingAllocator::CachingAllocator(DeviceMemory& device, AllocatorOptions options)
@@ -241,13 +248,15 @@ Allocation CachingAllocator::allocate(std::int64_t bytes, Category category, cud
   const std::int64_t wanted = rounded(bytes);
   const bool small = wanted <= kSmall;
 
+  impl_->reserve_spares();
   Block* block = impl_->take_free(wanted, small, stream);
-  if (!block) block = impl_->new_segment(wanted, small, stream);
   if (!block) {
-    stats_.retries++;
-    impl_->release_cached();
-    block = impl_->new_segment(wanted, small, stream);
-    if (!block) impl_->out_of_memory(bytes, category, stream, owner);
+    if (!impl_->add_segment(wanted, small, stream)) {
+      stats_.retries++;
+      impl_->release_cached();
+      if (!impl_->add_segment(wanted, small, stream)) impl_->out_of_memory(bytes, category, stream, owner);
+    }
+    block = impl_->take_free(wanted, small, stream);  // nothing else fits: it takes the new segment
   }
   impl_->split(block, wanted);
 
@@ -268,7 +277,7 @@ Allocation CachingAllocator::allocate(std::int64_t bytes, Category category, cud
   }
   result.block_ = block;
   result.allocator_ = this;
-  impl_->tell(MemoryEvent::Kind::allocate, *block, owner);
+  impl_->tell(Impl::event(MemoryEvent::Kind::allocate, *block, owner));
   return result;
 }
 
@@ -285,9 +294,13 @@ void CachingAllocator::release_cached() {
 }
 
 std::vector<CachingAllocator::SegmentView> CachingAllocator::snapshot() const {
+  std::vector<Block*> by_address = impl_->segments;
+  std::sort(by_address.begin(), by_address.end(),
+            [](const Block* a, const Block* b) { return a->address < b->address; });
   std::vector<SegmentView> views;
-  for (const auto& [address, first] : impl_->segments) {
-    SegmentView view{address, 0, first->small, first->stream, {}};
+  views.reserve(by_address.size());
+  for (const Block* first : by_address) {
+    SegmentView view{first->address, 0, first->small, first->stream, {}};
     for (const Block* b = first; b; b = b->next) {
       view.blocks.push_back({view.bytes, b->bytes, b->requested, b->allocated, b->category});
       view.bytes += b->bytes;
@@ -304,8 +317,8 @@ void CachingAllocator::check_invariants() const {
   std::int64_t allocated = 0, requested = 0, reserved = 0;
   CategoryBytes by_category{};
   std::size_t free_blocks = 0;
-  for (const auto& [address, first] : impl_->segments) {
-    demand(first->address == address && !first->previous, "a segment does not begin with its first block");
+  for (const Block* first : impl_->segments) {
+    demand(!first->previous, "a segment does not begin with its first block");
     for (const Block* b = first; b; b = b->next) {
       demand(b->bytes > 0 && b->bytes % kRound == 0, "a block's size is not a positive multiple of 512");
       demand(b->small == first->small && b->stream == first->stream, "blocks of one segment differ in pool or stream");
@@ -334,8 +347,7 @@ void CachingAllocator::check_invariants() const {
          "a peak is below the present");
 }
 
-// ---- Allocation
-// -------------------------------------------------------------------------------------------------------
+// ---- Allocation -----------------------------------------------------------------------------------------------------
 
 Allocation::Allocation(Allocation&& o) noexcept
     : block_(std::exchange(o.block_, nullptr)), allocator_(std::exchange(o.allocator_, nullptr)) {}

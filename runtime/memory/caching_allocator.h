@@ -90,8 +90,8 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
   // A block of at least `bytes` (>= 0; 0 gives an empty Allocation) for `stream`. `owner` names it in the ledger and
-  // in an OOM ("layer 3 gate"). Throws OutOfMemory, after which the allocator is as before the call (but for cached
-  // segments given back).
+  // in an OOM ("layer 3 gate"). Throws OutOfMemory, or what the device throws, after which the allocator is as before
+  // the call (but for cached segments given back).
   Allocation allocate(std::int64_t bytes, Category category, cudaStream_t stream, std::string_view owner);
 
   const Stats& stats() const { return stats_; }
@@ -101,7 +101,8 @@ class CachingAllocator {
   void release_cached();
   // What is being computed, for the message of an OOM: "forward, layer 3, attention".
   void set_activity(std::string activity) { activity_ = std::move(activity); }
-  // Called after every event; empty to stop. The ledger, the timeline and traces listen here.
+  // Called after every event, when snapshot() already shows it; empty to stop. The ledger, the timeline and traces
+  // listen here. A listener must not throw, allocate or free.
   void set_listener(std::function<void(const MemoryEvent&, const Stats&)> listener) { listener_ = std::move(listener); }
 
   // For tests, snapshots and pictures: every segment with its blocks in address order.

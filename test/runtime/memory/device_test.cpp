@@ -1,16 +1,18 @@
 // What stands on the real runtime calls: the device behind the allocator, poisoning, the host arena, CUDA's checks.
+#include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/cuda.h"
 #include "runtime/memory/caching_allocator.h"
 #include "runtime/memory/pinned_arena.h"
 #include "runtime/tensor.h"
+#include "test/device_controls.h"
 #include "test/fixture.h"
-#ifdef SPILLWAY_HOST
-#include "runtime/hostcuda/control.h"
-#endif
 
 using namespace spillway;
 using namespace spillway::memory;
@@ -32,21 +34,54 @@ BOOST_AUTO_TEST_CASE(a_poisoned_allocator_fills_freed_blocks_with_nan) {
   CudaDeviceMemory device;
   CachingAllocator allocator(device, {0, true});
   const Stream stream("test");
-  Tensor<float> t(allocator, 1000, Category::workspace, stream.get(), "t");
-  const float one = 1.f;
-  float found = 0;
-  float* p = t.data();
-  check(cudaMemcpyAsync(p, &one, sizeof one, cudaMemcpyHostToDevice, stream.get()));
-  t.reset();
-  check(cudaMemcpyAsync(&found, p, sizeof found, cudaMemcpyDeviceToHost, stream.get()));
+  Tensor<float> before(allocator, 128, Category::workspace, stream.get(), "before");
+  Tensor<float> freed(allocator, 1000, Category::workspace, stream.get(), "freed");  // 4000 of 4096 bytes
+  Tensor<float> after(allocator, 128, Category::workspace, stream.get(), "after");
+  float* const first = before.data();
+  BOOST_REQUIRE(after.data() == first + 128 + 1024);
+  std::vector<float> values(128 + 1024 + 128, 1.F);
+  const std::size_t bytes = values.size() * sizeof(float);
+  check(cudaMemcpyAsync(first, values.data(), bytes, cudaMemcpyHostToDevice, stream.get()));
+  freed.reset();
+  check(cudaMemcpyAsync(values.data(), first, bytes, cudaMemcpyDeviceToHost, stream.get()));
   stream.synchronize();
-  BOOST_TEST(found != found);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    BOOST_TEST_CONTEXT("float " << i) BOOST_TEST(std::isnan(values[i]) == (i >= 128 && i < 128 + 1024));
+}
+
+BOOST_AUTO_TEST_CASE(an_allocator_that_is_not_asked_to_poison_leaves_freed_blocks_alone) {
+  CudaDeviceMemory device;
+  CachingAllocator allocator(device);
+  const Stream stream("test");
+  Tensor<float> t(allocator, 1, Category::workspace, stream.get(), "t");
+  float* const p = t.data();
+  float value = 1.F;
+  check(cudaMemcpyAsync(p, &value, sizeof value, cudaMemcpyHostToDevice, stream.get()));
+  t.reset();
+  value = 0.F;
+  check(cudaMemcpyAsync(&value, p, sizeof value, cudaMemcpyDeviceToHost, stream.get()));
+  stream.synchronize();
+  BOOST_TEST(value == 1.F);
 }
 
 BOOST_AUTO_TEST_CASE(a_tensor_whose_bytes_overflow_is_refused) {
   CudaDeviceMemory device;
   CachingAllocator allocator(device);
   BOOST_CHECK_THROW(Tensor<float>(allocator, std::int64_t{1} << 62, Category::workspace, nullptr, "huge"), Error);
+  BOOST_CHECK_THROW(Tensor<float>(allocator, -1, Category::workspace, nullptr, "negative"), Error);
+  BOOST_TEST(allocator.stats().reserved == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_tensor_that_moves_leaves_an_empty_one_behind) {
+  CudaDeviceMemory device;
+  CachingAllocator allocator(device);
+  Tensor<float> a(allocator, 10, Category::workspace, nullptr, "a"), b = std::move(a);
+  BOOST_TEST((a.size() == 0 && a.bytes() == 0 && a.data() == nullptr && !a));
+  BOOST_TEST((b.size() == 10 && b.bytes() == 40));
+  a = std::move(b);
+  BOOST_TEST((b.size() == 0 && a.size() == 10));
+  a.reset();
+  BOOST_TEST((a.size() == 0 && allocator.stats().allocated == 0));
 }
 
 BOOST_AUTO_TEST_CASE(an_arena_has_aligned_slots_that_do_not_overlap) {
@@ -64,10 +99,16 @@ BOOST_AUTO_TEST_CASE(an_arena_has_aligned_slots_that_do_not_overlap) {
   BOOST_CHECK_THROW(PinnedArena(HostMemory::pinned, {0}), Error);
 }
 
+BOOST_AUTO_TEST_CASE(an_arena_whose_slots_overflow_is_refused_before_it_asks_the_host) {
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  BOOST_CHECK_THROW(PinnedArena(HostMemory::pageable, {kHuge}), Error);
+  BOOST_CHECK_THROW(PinnedArena(HostMemory::pageable, {kHuge / 2, kHuge / 2, kHuge / 2}), Error);
+}
+
 BOOST_AUTO_TEST_CASE(a_failed_call_names_its_place_its_error_and_what_it_means) {
   const std::string message = message_of([] { check(cudaErrorInvalidValue); });
   BOOST_TEST_CONTEXT(message) {
-    BOOST_TEST(message.find("device_test.cpp:") != std::string::npos);
+    BOOST_TEST(message.find("CUDA at test/runtime/memory/device_test.cpp:") == 0U);
     BOOST_TEST(message.find("cudaErrorInvalidValue: invalid argument") != std::string::npos);
   }
 }
@@ -81,7 +122,72 @@ BOOST_AUTO_TEST_CASE(no_driver_and_no_device_read_alike_in_one_line) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_failed_cublas_call_names_its_place_and_its_status) {
+  const std::string message = message_of([] { check(CUBLAS_STATUS_INVALID_VALUE); });
+  BOOST_TEST_CONTEXT(message) {
+    BOOST_TEST(message.find("cuBLAS at test/runtime/memory/device_test.cpp:") == 0U);
+    BOOST_TEST(message.find("CUBLAS_STATUS_INVALID_VALUE") != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_that_was_thrown_is_not_found_again_by_the_next_check) {
+  void* p = nullptr;
+  BOOST_CHECK_THROW(check(cudaMalloc(&p, std::size_t{1} << 60)), CudaError);
+  BOOST_TEST(cudaPeekAtLastError() == cudaSuccess);
+}
+
+BOOST_AUTO_TEST_CASE(the_device_is_described) {
+  const DeviceInfo info = require_device();
+  BOOST_TEST(!info.name.empty());
+  BOOST_TEST(info.memory_bytes > 0);
+  BOOST_TEST(info.is_host == test::kHostDevice);
+  if (!info.is_host) BOOST_TEST(info.runtime_version >= 12040);
+}
+
+BOOST_AUTO_TEST_CASE(events_order_and_time_streams_and_both_move) {
+  Stream first("first");
+  const Stream stream(std::move(first));
+  BOOST_TEST((first.get() == nullptr && stream.get() != nullptr));
+  BOOST_TEST(stream.name() == "first");
+  Event start(Event::Timing::on), other(Event::Timing::on);
+  const Event stop(std::move(other));
+  BOOST_TEST(other.get() == nullptr);
+  start.record(stream.get());
+  check(cudaEventRecord(stop.get(), stream.get()));
+  stop.synchronize();
+  BOOST_TEST(elapsed_ms(start, stop) >= 0.F);
+}
+
 #ifdef SPILLWAY_HOST
+BOOST_AUTO_TEST_CASE(an_owner_destroys_its_stream_or_event_once_however_it_moved) {
+  const std::uint64_t streams = hostcuda::calls("cudaStreamDestroy"), events = hostcuda::calls("cudaEventDestroy");
+  {
+    Stream a("a");
+    const Stream b(std::move(a));
+    Event c, d;
+    c = std::move(d);
+    const Event e(std::move(c));
+  }
+  BOOST_TEST(hostcuda::calls("cudaStreamDestroy") - streams == 1U);
+  BOOST_TEST(hostcuda::calls("cudaEventDestroy") - events == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(a_machine_without_a_driver_is_refused_in_one_line) {
+  hostcuda::fail_call("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+  const std::string message = message_of([] { require_device(); });
+  BOOST_TEST(message.find("no GPU answers (cudaErrorInsufficientDriver") == 0U);
+  BOOST_TEST(message.find('\n') == std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_failure_other_than_memory_is_thrown_as_it_is) {
+  CudaDeviceMemory device;
+  CachingAllocator allocator(device);
+  hostcuda::fail_call("cudaMalloc", 1, cudaErrorInvalidValue);
+  BOOST_CHECK_THROW(allocator.allocate(1, Category::workspace, nullptr, "a"), CudaError);
+  allocator.check_invariants();
+  BOOST_TEST(allocator.stats().retries == 0);
+}
+
 BOOST_AUTO_TEST_CASE(the_device_budget_is_handed_out_to_the_byte) {
   const std::int64_t before = hostcuda::device_memory();
   hostcuda::set_device_memory(44 << 20);

@@ -1,180 +1,198 @@
-// Random programs against a second allocator, written as plainly as the published rules can be: a list of segments,
-// each a list of blocks, every decision by a linear search. Both must agree on every address, size and statistic after
-// every event.
-#include <list>
-#include <optional>
+// Random programs on several streams, against the naive allocator: on a device that runs out of memory and fails by
+// chance, under a cap or none. Both must agree on every segment, block and statistic after every operation, and the
+// ledger of events must add up to the statistics after every event.
+#include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "runtime/memory/caching_allocator.h"
 #include "test/fixture.h"
 #include "test/runtime/memory/fake_device.h"
+#include "test/runtime/memory/naive_allocator.h"
 
 using namespace spillway::memory;
 using spillway::test::FakeDevice;
+using spillway::test::NaiveAllocator;
 
 namespace {
 
-class NaiveAllocator {
+cudaStream_t stream_handle(int stream) {
+  return reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(stream));
+}
+std::int64_t address_of(const void* p) {
+  return reinterpret_cast<std::int64_t>(p);
+}
+
+// The books of somebody who only hears the events.
+struct Ledger {
+  std::int64_t allocated = 0, reserved = 0, ooms = 0;
+  CategoryBytes by_category{};
+  std::string broken;
+
+  void hear(const MemoryEvent& e, const Stats& s) {
+    using Kind = MemoryEvent::Kind;
+    std::int64_t& category = by_category[static_cast<std::size_t>(e.category)];
+    if (e.kind == Kind::allocate) allocated += e.bytes, category += e.bytes;
+    if (e.kind == Kind::free) allocated -= e.bytes, category -= e.bytes;
+    if (e.kind == Kind::segment_allocate) reserved += e.bytes;
+    if (e.kind == Kind::segment_release) reserved -= e.bytes;
+    if (e.kind == Kind::out_of_memory) ++ooms;
+    if (std::accumulate(s.by_category.begin(), s.by_category.end(), std::int64_t{0}) != s.allocated)
+      broken = "the categories do not sum to what is allocated";
+    if (allocated != s.allocated || reserved != s.reserved || ooms != s.ooms || by_category != s.by_category)
+      broken = "the events do not add up to the statistics";
+  }
+};
+
+// One random program. Both allocators stand on devices of their own, which answer alike.
+class Program {
  public:
-  struct Block {
-    std::int64_t address, bytes;
-    bool free;
-  };
-  struct Segment {
-    int stream;
-    bool small;
-    std::int64_t bytes;
-    std::list<Block> blocks;
-  };
-
-  explicit NaiveAllocator(FakeDevice& device) : device_(device) {}
-
-  // The address, or nothing when memory is out.
-  std::optional<std::int64_t> allocate(std::int64_t bytes, int stream) {
-    std::int64_t size = bytes;
-    while (size % 512 != 0) ++size;
-    const bool small = size <= 1048576;
-    Block* best = find(size, stream, small);
-    if (!best) best = grow(size, stream, small);
-    if (!best) {
-      segments.remove_if([&](const Segment& s) {
-        if (s.blocks.size() != 1 || !s.blocks.front().free) return false;
-        device_.release(reinterpret_cast<void*>(s.blocks.front().address), s.bytes);
-        return true;
-      });
-      best = grow(size, stream, small);
-    }
-    if (!best) return std::nullopt;
-    for (Segment& s : segments)
-      for (auto it = s.blocks.begin(); it != s.blocks.end(); ++it)
-        if (&*it == best) {
-          const std::int64_t rest = it->bytes - size;
-          if ((small && rest >= 512) || (!small && rest > 1048576)) {
-            s.blocks.insert(std::next(it), Block{it->address + size, rest, true});
-            it->bytes = size;
-          }
-          it->free = false;
-        }
-    return best->address;
+  explicit Program(std::uint64_t seed)
+      : random_(seed),
+        device_(std::int64_t{1} << (25 + pick(4))),  // 32 to 256 MiB: memory runs out
+        naive_device_(device_.info().total_bytes),
+        cap_(pick(3) == 0 ? pick(100) << 20 : 0),
+        allocator_(device_, {cap_, false}),
+        naive_(naive_device_, cap_) {
+    allocator_.set_listener([this](const MemoryEvent& e, const Stats& s) { ledger_.hear(e, s); });
   }
 
-  void free(std::int64_t address) {
-    for (Segment& s : segments) {
-      for (Block& b : s.blocks)
-        if (b.address == address) b.free = true;
-      for (auto it = s.blocks.begin(); it != s.blocks.end();) {
-        const auto next = std::next(it);
-        if (next != s.blocks.end() && it->free && next->free) {
-          it->bytes += next->bytes;
-          s.blocks.erase(next);
-        } else {
-          it = next;
-        }
+  void run(int operations) {
+    for (int i = 0; i < operations; ++i) {
+      if (pick(40) == 0) {  // the next call of both devices fails
+        device_.fail_at = device_.calls + 1;
+        naive_device_.fail_at = naive_device_.calls + 1;
       }
+      const std::int64_t dice = pick(100);
+      if (dice == 0)
+        allocator_.release_cached(), naive_.release_cached();
+      else if (dice == 1)
+        allocator_.reset_peaks(), naive_.reset_peaks();
+      else if (dice < 45 && !live_.empty())
+        free_one();
+      else
+        allocate_one();
+      compare();
     }
+    while (!live_.empty()) free_one();
+    compare();
+    BOOST_REQUIRE_EQUAL(allocator_.stats().allocated, 0);
+    allocator_.release_cached();
+    BOOST_REQUIRE_EQUAL(allocator_.stats().reserved, 0);
+    BOOST_REQUIRE(device_.live.empty());
   }
-
-  std::int64_t allocated() const {
-    std::int64_t sum = 0;
-    for (const Segment& s : segments)
-      for (const Block& b : s.blocks) sum += b.free ? 0 : b.bytes;
-    return sum;
-  }
-  std::int64_t reserved() const {
-    std::int64_t sum = 0;
-    for (const Segment& s : segments) sum += s.bytes;
-    return sum;
-  }
-
-  std::list<Segment> segments;
+  std::int64_t ooms() const { return ooms_; }
 
  private:
-  Block* find(std::int64_t size, int stream, bool small) {
-    Block* best = nullptr;
-    for (Segment& s : segments)
-      for (Block& b : s.blocks)
-        if (s.stream == stream && s.small == small && b.free && b.bytes >= size &&
-            (!best || b.bytes < best->bytes || (b.bytes == best->bytes && b.address < best->address)))
-          best = &b;
-    return best;
+  std::int64_t pick(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
+
+  void free_one() {
+    const auto victim = live_.begin() + pick(static_cast<std::int64_t>(live_.size()));
+    naive_.free(address_of(victim->data()));
+    live_.erase(victim);
+    ++frees_;
   }
-  Block* grow(std::int64_t size, int stream, bool small) {
-    std::int64_t bytes = 20 * 1048576;
-    if (small) bytes = 2 * 1048576;
-    if (size >= 10 * 1048576) bytes = (size + 2097151) / 2097152 * 2097152;
-    void* p = device_.allocate(bytes);
-    if (!p) return nullptr;
-    segments.push_back({stream, small, bytes, {{reinterpret_cast<std::int64_t>(p), bytes, true}}});
-    return &segments.back().blocks.front();
-  }
-  FakeDevice& device_;
-};
 
-struct Live {
-  Allocation allocation;
-  std::int64_t address, bytes;
-};
-
-void run_program(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const std::int64_t total = std::int64_t{1} << (25 + random() % 4);  // 32 to 256 MiB: memory runs out
-  FakeDevice device(total), naive_device(total);
-  CachingAllocator allocator(device);
-  NaiveAllocator naive(naive_device);
-  std::vector<Live> live;
-  std::int64_t max_allocated = 0;
-  const std::int64_t typical[] = {1, 511, 512, 513, 4096, 1048576, 1048577, 10485759, 10485760, 10485761, 20971520};
-
-  for (int step = 0; step < 300; ++step) {
-    if (random() % 40 == 0) {  // the same call of both devices fails
-      device.fail_at = device.calls + 1;
-      naive_device.fail_at = naive_device.calls + 1;
+  void allocate_one() {
+    static constexpr std::int64_t kEdges[] = {1,       511,     512,      513,      4096,     1048575,
+                                              1048576, 1048577, 10485759, 10485760, 10485761, 20971520};
+    const std::int64_t bytes = pick(2) ? kEdges[pick(std::size(kEdges))] : 1 + pick(std::int64_t{1} << (1 + pick(24)));
+    const int stream = static_cast<int>(pick(3));
+    const auto category = static_cast<Category>(pick(kCategories));
+    const auto expected = naive_.allocate(bytes, stream, category);
+    try {
+      Allocation a = allocator_.allocate(bytes, category, stream_handle(stream), "fuzz");
+      BOOST_REQUIRE(expected);
+      BOOST_REQUIRE_EQUAL(address_of(a.data()), *expected);
+      BOOST_REQUIRE_EQUAL(a.bytes(), bytes);
+      live_.push_back(std::move(a));
+      ++allocations_;
+    } catch (const OutOfMemory& e) {
+      BOOST_REQUIRE(!expected);
+      BOOST_REQUIRE_EQUAL(e.requested, bytes);
+      ++ooms_;
     }
-    if (!live.empty() && random() % 100 < 45) {
-      const std::size_t victim = random() % live.size();
-      naive.free(live[victim].address);
-      live[victim].allocation.reset();
-      live.erase(live.begin() + static_cast<std::ptrdiff_t>(victim));
-    } else {
-      std::int64_t bytes = typical[random() % std::size(typical)];
-      if (random() % 2) bytes = 1 + static_cast<std::int64_t>(random() % (std::uint64_t{1} << (1 + random() % 24)));
-      const int stream = static_cast<int>(random() % 2);
-      const auto expected = naive.allocate(bytes, stream);
-      std::optional<std::int64_t> got;
-      Allocation a;
-      try {
-        a = allocator.allocate(bytes, static_cast<Category>(random() % kCategories),
-                               reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(stream)), "fuzz");
-        got = reinterpret_cast<std::int64_t>(a.data());
-      } catch (const OutOfMemory&) {
+  }
+
+  void compare() {
+    allocator_.check_invariants();
+    BOOST_REQUIRE_EQUAL(ledger_.broken, "");
+    compare_statistics();
+    BOOST_REQUIRE_EQUAL(device_.calls, naive_device_.calls);
+    BOOST_REQUIRE(device_.live == naive_device_.live);
+    const auto segments = allocator_.snapshot();
+    BOOST_REQUIRE_EQUAL(segments.size(), naive_.segments.size());
+    naive_.segments.sort(
+        [](const auto& a, const auto& b) { return a.blocks.front().address < b.blocks.front().address; });
+    auto expected = naive_.segments.begin();
+    for (const auto& segment : segments) {
+      BOOST_REQUIRE(segment.stream == stream_handle(expected->stream) && segment.small == expected->small);
+      BOOST_REQUIRE_EQUAL(segment.bytes, expected->bytes);
+      BOOST_REQUIRE_EQUAL(segment.blocks.size(), expected->blocks.size());
+      auto block = expected->blocks.begin();
+      std::int64_t end = 0;
+      for (const auto& b : segment.blocks) {
+        BOOST_REQUIRE_EQUAL(b.offset, end);  // blocks neither overlap nor leave a gap
+        end = b.offset + b.bytes;
+        BOOST_REQUIRE_EQUAL(address_of(segment.address) + b.offset, block->address);
+        BOOST_REQUIRE_EQUAL(b.bytes, block->bytes);
+        BOOST_REQUIRE_EQUAL(b.requested, block->requested);
+        BOOST_REQUIRE_EQUAL(b.allocated, block->requested > 0);
+        if (b.allocated) BOOST_REQUIRE(b.category == block->category);
+        ++block;
       }
-      BOOST_REQUIRE(got == expected);
-      if (got) live.push_back({std::move(a), *got, bytes});
+      ++expected;
     }
-    allocator.check_invariants();
-    BOOST_REQUIRE_EQUAL(allocator.stats().allocated, naive.allocated());
-    BOOST_REQUIRE_EQUAL(allocator.stats().reserved, naive.reserved());
-    max_allocated = std::max(max_allocated, naive.allocated());
-    BOOST_REQUIRE_EQUAL(allocator.stats().max_allocated, max_allocated);
-    for (std::size_t i = 0; i < live.size(); ++i)  // no two live blocks overlap
-      for (std::size_t j = i + 1; j < live.size(); ++j)
-        BOOST_REQUIRE(live[i].address + live[i].bytes <= live[j].address ||
-                      live[j].address + live[j].bytes <= live[i].address);
   }
-  live.clear();
-  BOOST_REQUIRE_EQUAL(allocator.stats().allocated, 0);
-  allocator.release_cached();
-  BOOST_REQUIRE_EQUAL(allocator.stats().reserved, 0);
-  BOOST_REQUIRE(device.live.empty());
-}
+
+  void compare_statistics() {
+    const Stats& s = allocator_.stats();
+    const NaiveAllocator::Sums now = naive_.sums();
+    BOOST_REQUIRE_EQUAL(s.allocated, now.allocated);
+    BOOST_REQUIRE_EQUAL(s.requested, now.requested);
+    BOOST_REQUIRE_EQUAL(s.reserved, now.reserved);
+    BOOST_REQUIRE(s.by_category == now.by_category);
+    BOOST_REQUIRE_EQUAL(s.max_allocated, naive_.peak.allocated);
+    BOOST_REQUIRE(s.at_peak == naive_.peak.by_category);
+    BOOST_REQUIRE_EQUAL(s.max_requested, naive_.max_requested);
+    BOOST_REQUIRE_EQUAL(s.max_reserved, naive_.max_reserved);
+    BOOST_REQUIRE(s.max_by_category == naive_.max_by_category);
+    BOOST_REQUIRE_EQUAL(s.allocations, allocations_);
+    BOOST_REQUIRE_EQUAL(s.frees, frees_);
+    BOOST_REQUIRE_EQUAL(s.retries, naive_.retries);
+    BOOST_REQUIRE_EQUAL(s.ooms, ooms_);
+    BOOST_REQUIRE_EQUAL(s.device_frees, device_.releases);
+    BOOST_REQUIRE_EQUAL(s.device_mallocs - s.device_frees, static_cast<std::int64_t>(device_.live.size()));
+    if (cap_ > 0) BOOST_REQUIRE_LE(s.reserved, cap_);
+  }
+
+  std::mt19937_64 random_;
+  FakeDevice device_, naive_device_;
+  std::int64_t cap_;
+  Ledger ledger_;
+  CachingAllocator allocator_;
+  NaiveAllocator naive_;
+  std::vector<Allocation> live_;
+  std::int64_t allocations_ = 0, frees_ = 0, ooms_ = 0;
+};
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(fuzz)
 
-BOOST_AUTO_TEST_CASE(random_programs_agree_with_a_naive_allocator_after_every_event) {
-  for (std::uint64_t seed = 1; seed <= 150; ++seed) BOOST_TEST_CONTEXT("seed " << seed) run_program(seed);
+BOOST_AUTO_TEST_CASE(short_random_programs_agree_with_a_naive_allocator_after_every_operation) {
+  std::int64_t ooms = 0;
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) BOOST_TEST_CONTEXT("seed " << seed) {
+      Program program(seed);
+      program.run(40);
+      ooms += program.ooms();
+    }
+  BOOST_TEST(ooms > 1000);  // the programs reach the end of memory
+}
+
+BOOST_AUTO_TEST_CASE(long_random_programs_agree_with_a_naive_allocator_after_every_operation) {
+  for (std::uint64_t seed = 10001; seed <= 10060; ++seed) BOOST_TEST_CONTEXT("seed " << seed) Program(seed).run(600);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

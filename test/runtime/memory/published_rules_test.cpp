@@ -61,6 +61,12 @@ BOOST_AUTO_TEST_CASE(ten_mib_and_a_byte_round_up_to_12_mib) {
   BOOST_TEST(stats().allocated == 10 * kMiB + 512);  // the rest, more than 1 MiB, is split off
 }
 
+BOOST_AUTO_TEST_CASE(just_below_ten_mib_shares_a_20_mib_segment) {
+  const Allocation a = malloc(10 * kMiB - 512), b = malloc(10 * kMiB - 512);
+  BOOST_TEST(address(b) - address(a) == 10 * kMiB - 512);
+  BOOST_TEST(stats().reserved == 20 * kMiB);
+}
+
 BOOST_AUTO_TEST_CASE(nineteen_mib_take_a_freed_20_mib_block_unsplit) {
   malloc(20 * kMiB).reset();
   const Allocation a = malloc(19 * kMiB);
@@ -72,6 +78,49 @@ BOOST_AUTO_TEST_CASE(nineteen_mib_take_a_freed_20_mib_block_unsplit) {
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_FIXTURE_TEST_SUITE(rules, Empty)
+
+BOOST_AUTO_TEST_CASE(a_small_block_is_split_for_a_remainder_of_512_bytes) {
+  const Allocation fill = malloc(kMiB), a = malloc(kMiB - 512);
+  BOOST_TEST(stats().allocated == 2 * kMiB - 512);
+  BOOST_TEST(address(malloc(512)) - address(fill) == 2 * kMiB - 512);
+}
+
+BOOST_AUTO_TEST_CASE(a_large_block_is_split_only_for_a_remainder_of_more_than_a_mib) {
+  malloc(12 * kMiB).reset();
+  BOOST_TEST(stats().allocated == 0);
+  Allocation a = malloc(11 * kMiB);
+  BOOST_TEST(stats().allocated == 12 * kMiB);
+  a.reset();
+  a = malloc(11 * kMiB - 512);
+  BOOST_TEST(stats().allocated == 11 * kMiB - 512);
+  BOOST_TEST(stats().reserved == 12 * kMiB);
+}
+
+BOOST_AUTO_TEST_CASE(a_block_next_to_a_live_one_merges_only_with_the_free_side) {
+  Allocation a = malloc(3 * kMiB), b = malloc(3 * kMiB), c = malloc(3 * kMiB);
+  a.reset();
+  b.reset();
+  const auto blocks = allocator.snapshot()[0].blocks;
+  BOOST_TEST(blocks.size() == 3U);  // a and b as one, c, the rest of the segment
+  BOOST_TEST(blocks[0].bytes == 6 * kMiB);
+  BOOST_TEST(blocks[1].allocated);
+}
+
+BOOST_AUTO_TEST_CASE(an_allocation_that_moves_is_freed_once) {
+  Allocation a = malloc(100), b = std::move(a);
+  BOOST_TEST(!a);
+  BOOST_TEST(a.bytes() == 0);
+  BOOST_TEST(b.bytes() == 100);
+  b = malloc(2000);  // the first block goes when the second has come
+  BOOST_TEST(stats().allocated == 2048);
+  Allocation& same = b;
+  b = std::move(same);
+  BOOST_TEST(b.bytes() == 2000);
+  b.reset();
+  b.reset();
+  BOOST_TEST(stats().frees == 2);
+  BOOST_TEST(stats().allocated == 0);
+}
 
 BOOST_AUTO_TEST_CASE(a_freed_block_merges_with_both_neighbours) {
   Allocation a = malloc(3 * kMiB), b = malloc(3 * kMiB), c = malloc(3 * kMiB);
@@ -140,33 +189,87 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_for_zero_bytes_and_a_negative_or_huge_
   BOOST_TEST(stats().reserved == 0);
 }
 
-BOOST_AUTO_TEST_CASE(every_event_is_told_after_it_happened) {
-  std::vector<MemoryEvent::Kind> kinds;
+BOOST_AUTO_TEST_CASE(every_event_is_told_when_a_snapshot_already_shows_it) {
+  static constexpr const char* kNames[] = {"allocate", "free", "segment_allocate", "segment_release"};
+  std::string told;
   allocator.set_listener([&](const MemoryEvent& e, const Stats& s) {
+    BOOST_CHECK_NO_THROW(allocator.check_invariants());
     std::int64_t sum = 0;
     for (const std::int64_t bytes : s.by_category) sum += bytes;
     BOOST_TEST(sum == s.allocated);
-    kinds.push_back(e.kind);
+    told += kNames[static_cast<int>(e.kind)] + (" " + std::to_string(e.bytes)) + ":";
+    for (const auto& segment : allocator.snapshot())
+      for (const auto& block : segment.blocks)
+        told += (block.allocated ? " live " : " free ") + std::to_string(block.bytes);
+    told += '\n';
   });
   malloc(100).reset();
   allocator.release_cached();
-  using K = MemoryEvent::Kind;
-  BOOST_TEST((kinds == std::vector<K>{K::segment_allocate, K::allocate, K::free, K::segment_release}));
+  BOOST_TEST(told ==
+             "segment_allocate 2097152: free 2097152\n"
+             "allocate 512: live 512 free 2096640\n"
+             "free 512: free 2097152\n"
+             "segment_release 2097152:\n");
+}
+
+BOOST_AUTO_TEST_CASE(an_allocation_is_told_with_its_owner_its_request_and_its_stream) {
+  int told = 0;
+  allocator.set_listener([&](const MemoryEvent& e, const Stats&) {
+    if (e.kind != MemoryEvent::Kind::allocate) return;
+    ++told;
+    BOOST_TEST(e.owner == "layer 3 gate");
+    BOOST_TEST(e.requested == 1000);
+    BOOST_TEST(e.bytes == 1024);
+    BOOST_TEST((e.category == Category::activation && e.stream == kStreamB && e.address != nullptr));
+  });
+  const Allocation a = allocator.allocate(1000, Category::activation, kStreamB, "layer 3 gate");
+  allocator.set_listener(nullptr);
+  const Allocation b = malloc(1);
+  BOOST_TEST(told == 1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
 
 BOOST_AUTO_TEST_SUITE(out_of_memory)
 
-BOOST_AUTO_TEST_CASE(a_miss_releases_cached_segments_once_synchronized_and_tries_again) {
+BOOST_AUTO_TEST_CASE(a_miss_asks_the_device_then_gives_back_cached_segments_and_asks_again) {
   FakeDevice device(30 * kMiB);
   CachingAllocator allocator(device);
   allocator.allocate(20 * kMiB, Category::workspace, kStreamA, "first").reset();
   const Allocation a = allocator.allocate(24 * kMiB, Category::workspace, kStreamA, "second");
-  BOOST_TEST(device.synchronizations == 1);
-  BOOST_TEST(device.releases == 1);
+  BOOST_TEST(device.order == "allocate no synchronize release allocate ");
   BOOST_TEST(allocator.stats().retries == 1);
   BOOST_TEST(allocator.stats().reserved == 24 * kMiB);
+}
+
+BOOST_AUTO_TEST_CASE(a_segment_that_is_partly_in_use_is_never_given_back) {
+  FakeDevice device(42 * kMiB);
+  CachingAllocator allocator(device);
+  Allocation a = allocator.allocate(3 * kMiB, Category::workspace, kStreamA, "a");
+  const Allocation b = allocator.allocate(100, Category::workspace, kStreamB, "b");
+  allocator.allocate(20 * kMiB, Category::workspace, kStreamB, "c").reset();
+  const std::size_t segments = device.live.size();
+  BOOST_CHECK_THROW(allocator.allocate(30 * kMiB, Category::workspace, kStreamA, "d"), OutOfMemory);
+  BOOST_TEST(device.live.size() == segments - 1);  // only c's
+  BOOST_TEST(allocator.stats().reserved == 22 * kMiB);
+  BOOST_TEST(allocator.stats().allocated == 3 * kMiB + 512);
+}
+
+BOOST_AUTO_TEST_CASE(a_device_that_is_lost_in_a_call_leaves_the_allocator_as_it_was) {
+  FakeDevice device(40 * kMiB);
+  CachingAllocator allocator(device);
+  const Allocation a = allocator.allocate(3 * kMiB, Category::parameter, kStreamA, "a");
+  allocator.allocate(100, Category::workspace, kStreamA, "b").reset();
+  const Stats before = allocator.stats();
+  device.lost = true;
+  BOOST_CHECK_EXCEPTION(allocator.allocate(19 * kMiB, Category::workspace, kStreamA, "c"), Error,
+                        [](const Error& e) { return std::string(e.what()) == "the device is lost"; });
+  BOOST_CHECK_THROW(allocator.release_cached(), Error);
+  allocator.check_invariants();
+  BOOST_TEST(allocator.stats().reserved == before.reserved);
+  BOOST_TEST(allocator.stats().allocations == before.allocations);
+  device.lost = false;
+  BOOST_TEST(static_cast<bool>(allocator.allocate(10 * kMiB, Category::workspace, kStreamA, "d")));
 }
 
 BOOST_AUTO_TEST_CASE(the_message_is_one_line_that_names_everything) {
