@@ -25,6 +25,19 @@ bool is_bias(const std::string& name) {
   return name.ends_with(".bias");
 }
 
+// The seed of tensor `index`: a hash (MurmurHash3's 64-bit finalizer). fill_random counts up from its seed in fixed
+// steps, so seeds that such a step leads to and from would give the same weights again, shifted by an element.
+std::uint64_t tensor_seed(std::uint64_t seed, std::size_t index) {
+  std::uint64_t z = seed;
+  for (const std::uint64_t next : {std::uint64_t{0}, std::uint64_t{index} + 1}) {
+    z ^= next;
+    z = (z ^ (z >> 33)) * 0xff51afd7ed558ccdu;
+    z = (z ^ (z >> 33)) * 0xc4ceb9fe1a85ec53u;
+    z ^= z >> 33;
+  }
+  return z;
+}
+
 void check_stored(const Parameter& p, const StoredTensor& stored) {
   if (stored.shape != p.shape)
     throw Error(fmt::format("{} has shape ({}) in the file; this model's is ({})", p.name,
@@ -102,8 +115,8 @@ void Parameters::initialize(std::uint64_t seed) {
       kernels::fill(p.value.data(), 1.f, p.elements(), stream_);
     else if (is_bias(p.name))
       kernels::fill(p.value.data(), 0.f, p.elements(), stream_);
-    else  // an odd multiplier far from 1 keeps the tensors' streams of numbers apart
-      kernels::fill_random(p.value.data(), kInitialStd, seed + 0x9e3779b97f4a7c15u * (i + 1), p.elements(), stream_);
+    else
+      kernels::fill_random(p.value.data(), kInitialStd, tensor_seed(seed, i), p.elements(), stream_);
   }
 }
 
