@@ -95,7 +95,9 @@ class FileTokens final : public TokenSource {
 };
 
 std::string read_whole(const std::filesystem::path& file) {
-  if (std::filesystem::is_directory(file)) throw Error(fmt::format("{} is a folder; give a file", file.string()));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored))
+    throw Error(fmt::format("{} is a folder; give a file", file.string()));
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(fmt::format("{} cannot be read", file.string()));
   std::string bytes(std::istreambuf_iterator<char>(in), {});
