@@ -22,9 +22,12 @@ PinnedArena::PinnedArena(HostMemory kind, const std::vector<std::int64_t>& slot_
   if (bytes_ == 0) return;
   const auto size = static_cast<std::size_t>(bytes_);
   if (kind_ == HostMemory::pinned) {
-    if (cudaMallocHost(&base_, size) != cudaSuccess) {
-      cudaGetLastError();
+    const cudaError_t status = cudaMallocHost(&base_, size);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // it is answered here: the next check must not find it
       base_ = nullptr;
+    } else {
+      check(status);
     }
   } else {
     base_ = std::aligned_alloc(kAlign, size);

@@ -207,6 +207,8 @@ BOOST_AUTO_TEST_CASE(host_memory_that_cannot_be_had_is_one_line_with_its_bytes) 
   const std::string message = message_of([] { PinnedArena(HostMemory::pinned, {4096}); });
   BOOST_TEST(message.find("4096 bytes") != std::string::npos);
   BOOST_TEST(cudaPeekAtLastError() == cudaSuccess);
+  hostcuda::fail_call("cudaMallocHost", 1, cudaErrorInvalidValue);
+  BOOST_CHECK_THROW(PinnedArena(HostMemory::pinned, {4096}), CudaError);  // any other failure is itself
 }
 #endif
 
