@@ -160,6 +160,7 @@ BOOST_AUTO_TEST_CASE(what_would_be_computed_differently_is_refused_by_name) {
   refuses({{"model_type", "\"mixtral\""}}, {"model_type", "mixtral", "qwen2", "llama"});
   refuses({{"model_type", R"("two\nlines")"}}, {R"(two\x0alines)"});
   refuses({{"hidden_act", "\"gelu\""}}, {"hidden_act", "gelu", "silu"});
+  refuses({{"hidden_act", R"("ge\nlu")"}}, {R"(ge\x0alu)"});
   refuses({{"use_sliding_window", "true"}}, {"use_sliding_window"});
   refuses({{"quantization_config", "{}"}}, {"quantization_config"});
   // A window that is not used is none.

@@ -189,6 +189,8 @@ BOOST_AUTO_TEST_CASE(sixteen_bits_load_exactly_and_leave_no_memory_behind) {
   config.layers = 1;
   config.vocab = (1 << 20) / config.d + 100;
   Parameters parameters = make(config);
+  // Takes what is left of the embedding's segment, so that whatever loading needs comes from a new one.
+  const memory::Allocation rest = machine.allocator.allocate(15 << 20, Category::activation, stream.get(), "rest");
   const memory::Stats before = machine.allocator.stats();
   for (const auto& [dtype, exponent_bits] : {std::pair{"F16", 5}, {"BF16", 8}}) {
     std::mt19937 random(3);
@@ -204,7 +206,7 @@ BOOST_AUTO_TEST_CASE(sixteen_bits_load_exactly_and_leave_no_memory_behind) {
     const memory::Stats& after = machine.allocator.stats();
     BOOST_TEST(after.allocated == before.allocated);
     BOOST_TEST(after.reserved == before.reserved);
-    BOOST_TEST(after.max_by_category[static_cast<std::size_t>(Category::workspace)] <= 3 << 20);
+    BOOST_TEST(after.max_by_category[static_cast<std::size_t>(Category::workspace)] == 2 << 20);
   }
 }
 
