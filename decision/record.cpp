@@ -72,7 +72,7 @@ void RunFolder::prepare(const std::string& record) {
 }
 
 fs::path RunFolder::write(const std::string& record, const nlohmann::ordered_json& contents) {
-  const fs::path target = folder_ / record;
+  fs::path target = folder_ / record;
   TemporaryFile file(folder_ / fmt::format(".{}-{}", record, ::getpid()));
   file.write(contents.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   if (::link(file.path().c_str(), target.c_str()) != 0) {

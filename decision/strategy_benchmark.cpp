@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -15,11 +15,16 @@ namespace spillway::decision {
 namespace {
 
 bool same_bits(float a, float b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
 }
 
+// The tokens of every strategy and repeat: taken once, because a source that reads a file moves on.
+struct Tokens {
+  data::TokenBatch training, evaluation;
+};
+
 // One repeat of one strategy, added to `m`.
-void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measurement& m,
+void run_once(const BenchmarkOptions& o, const Workload& workload, const Tokens& tokens, int repeat, Measurement& m,
               const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
   memory::CudaDeviceMemory device;
   memory::CachingAllocator allocator(device);
@@ -28,7 +33,6 @@ void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measure
   m.recomputes = plan.recompute_flops > 0;
   m.offloads = plan.offloaded_bytes > 0;
 
-  const data::TokenBatch batch = workload.tokens().next(o.workload.batch, o.workload.seq);
   const int steps = o.warmup + o.iters;
   for (int i = 0; i < steps; ++i) {
     if (stop()) throw Interrupted("interrupted");
@@ -36,7 +40,7 @@ void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measure
                          i < o.warmup ? "warm-up" : "step", i < o.warmup ? i + 1 : i - o.warmup + 1,
                          i < o.warmup ? o.warmup : o.iters));
     if (i == o.warmup) allocator.reset_peaks();
-    const model::StepResult step = trainer->step(batch);
+    const model::StepResult step = trainer->step(tokens.training);
     if (i < o.warmup) continue;
     m.samples.push_back({repeat, step.step_ms, step.loss});
     m.costs.push_back(step.cost);
@@ -56,7 +60,7 @@ void run_once(const BenchmarkOptions& o, Workload& workload, int repeat, Measure
   m.lmhead_chunk = trainer->lmhead_chunk();
 
   progress(fmt::format("repeat {}/{}  {}  evaluation", repeat + 1, o.repeats, m.strategy));
-  const float eval = trainer->evaluate(workload.tokens().evaluation(o.workload.batch, o.workload.seq));
+  const float eval = trainer->evaluate(tokens.evaluation);
   if (!first && !same_bits(*m.eval_loss, eval)) m.repeats_agree = false;
   m.eval_loss = eval;
   const auto iters = static_cast<std::size_t>(o.iters);
@@ -143,13 +147,15 @@ Benchmark run_benchmark(const BenchmarkOptions& options, const DeviceInfo& devic
     m.strategy = name;
     b.measurements.push_back(std::move(m));
   }
+  const Tokens tokens{workload.tokens().next(o.workload.batch, o.workload.seq),
+                      workload.tokens().evaluation(o.workload.batch, o.workload.seq)};
   const auto orders = balanced_order(static_cast<int>(o.strategies.size()), o.repeats, o.workload.seed);
   for (int repeat = 0; repeat < o.repeats; ++repeat)
     for (int index : orders[static_cast<std::size_t>(repeat)]) {
       Measurement& m = b.measurements[static_cast<std::size_t>(index)];
       if (m.status == "oom") continue;  // its bytes do not depend on the repeat
       try {
-        run_once(o, workload, repeat, m, progress, stop);
+        run_once(o, workload, tokens, repeat, m, progress, stop);
       } catch (const memory::OutOfMemory& e) {
         m.status = "oom";
         m.error = e.what();

@@ -10,8 +10,7 @@ count() { sed -n "s/.*<TestSuite name=\"spillway\"[^>]* $1=\"\([0-9]*\)\".*/\1/p
 for program in "$@"; do
   : >"$report"
   start=$SECONDS
-  SPILLWAY_BIN=${SPILLWAY_BIN:-$(dirname "$(dirname "$program")")/spillway} \
-    "$program" --report_level=short --report_format=XML --report_sink="$report" --color_output=no >"$output" 2>&1
+  SPILLWAY_BIN=${SPILLWAY_BIN:-$(dirname "$(dirname "$program")")/spillway} "$program" --report_level=short --report_format=XML --report_sink="$report" --color_output=no >"$output" 2>&1
   status=$?
   good=$(($(count test_cases_passed || true) + $(count test_cases_passed_with_warnings || true)))
   bad=$(($(count test_cases_failed || true) + $(count test_cases_aborted || true)))

@@ -20,7 +20,7 @@ class Builder {
       : spec_(spec), layers_(layers), tensors_(static_cast<int>(spec.tensors.size())) {
     spec.validate();
     schedule_.layers = layers;
-    state_.assign(static_cast<std::size_t>(layers + 1), std::vector<State>(spec.tensors.size()));
+    state_.assign(static_cast<std::size_t>(layers) + 1, std::vector<State>(spec.tensors.size()));
     last_forward_read_.assign(spec.tensors.size(), -1);
     for (int i = 0; i < static_cast<int>(spec.forward.size()); ++i) {
       for (const int t : spec.forward[static_cast<std::size_t>(i)].writes)

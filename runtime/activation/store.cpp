@@ -40,10 +40,6 @@ class Spans {
   std::size_t used_ = 0;
 };
 
-bool is_copy(const Action& a) {
-  return a.kind == Action::Kind::offload || a.kind == Action::Kind::prefetch;
-}
-
 }  // namespace
 
 struct Store::Impl {
@@ -98,7 +94,7 @@ struct Store::Impl {
         wait(a);
         const bool again = a.kind == Action::Kind::recompute;
         if (again) open(Spans::Kind::recompute, compute);
-        perform(a, operators);
+        perform(schedule, i, operators);
         if (again) close(compute);
         if (a.records >= 0) events[static_cast<std::size_t>(a.records)].record(stream_of(a));
       }
@@ -124,8 +120,12 @@ struct Store::Impl {
     if (exposed) close(compute);
   }
 
-  void perform(const Action& a, StepOperators& operators) {
-    if (!is_copy(a) && a.kind != Action::Kind::release) allocator.set_activity(activity(a));
+  void perform(const Schedule& schedule, std::size_t i, StepOperators& operators) {
+    const Action& a = schedule.actions[i];
+    // Memory is allocated for the action that follows: that is what an out-of-memory interrupts.
+    std::size_t served = i;
+    while (schedule.actions[served].kind == Action::Kind::allocate && served + 1 < schedule.actions.size()) ++served;
+    if (a.kind != Action::Kind::release) allocator.set_activity(activity(schedule.actions[served]));
     switch (a.kind) {
       case Action::Kind::allocate:
         tensor_of(a) =

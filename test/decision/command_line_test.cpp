@@ -163,6 +163,19 @@ BOOST_AUTO_TEST_CASE(bench_writes_a_record_with_the_protocols_fields) {
   BOOST_TEST(again.err.find("76_host_memory.json") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(every_strategy_and_repeat_gets_the_same_tokens_of_a_file) {
+  const TemporaryFolder tmp;
+  std::ofstream text(tmp.path() / "text.txt");
+  for (int i = 0; i < 300; ++i) text << "line " << i * i << " of a text that does not repeat\n";
+  text.close();
+  const Result r =
+      spillway_run(bench(tmp.path(), fmt::format("--seq 32 --data {}", (tmp.path() / "text.txt").string())));
+  BOOST_TEST_CONTEXT(r.out << r.err) {
+    BOOST_TEST(r.status == 0);
+    BOOST_TEST(r.out.find("bit-identical across repeats and strategies: yes") != std::string::npos);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_strategy_that_runs_out_of_memory_is_a_row_and_the_others_go_on) {
   const TemporaryFolder tmp;
   const Result roomy = spillway_run(bench(tmp.path() / "roomy", "--batch 32 --seq 256"));
