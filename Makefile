@@ -223,7 +223,7 @@ endif
 
 $(B)/runtime/hostcuda/gemm.o: CXXFLAGS += $(COMPUTES)
 # The fiber runner is not instrumented by ThreadSanitizer: see runtime/hostcuda/sanitizers.h.
-$(B)/runtime/hostcuda/fiber.o: CXXFLAGS := $(if $(filter fiber-tsan,$(VARIANT)),\
+$(FIBERS:%.cpp=$(B)/%.o): CXXFLAGS := $(if $(filter fiber-tsan,$(VARIANT)),\
   $(filter-out -fsanitize=thread,$(CXXFLAGS)) -DSPILLWAY_TSAN,$(CXXFLAGS))
 
 .SECONDARY:

@@ -19,9 +19,9 @@
 #include "runtime/hostcuda/device.h"
 #endif
 
-// SPILLWAY_SHARED(float, tile, 32): an array of the block. SPILLWAY_DYNAMIC_SHARED(float, all):
-// LaunchConfig::shared_bytes. SPILLWAY_SIMD, SPILLWAY_SIMD_REDUCE(+ : sum), SPILLWAY_UNROLL: what the loop below may be
-// turned into.
+// SPILLWAY_SHARED(float, tile, 32): an array of the block.
+// SPILLWAY_DYNAMIC_SHARED(float, all): the LaunchConfig::shared_bytes that the launch asked for.
+// SPILLWAY_SIMD, SPILLWAY_SIMD_REDUCE(+ : sum), SPILLWAY_UNROLL: what the loop below may be turned into.
 #define SPILLWAY_PRAGMA(text) _Pragma(#text)
 #if defined(__CUDACC__)
 #define SPILLWAY_SHARED(type, name, count) __shared__ type name[count]
@@ -114,7 +114,9 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, const Work& work, 
   const cudaError_t error = hostcuda::launch_grid(config.grid, config.block, config.shared_bytes, config.stream,
                                                   [=] { kernel(arguments...); });
 #endif
-  if (error != cudaSuccess) throw LaunchError(work.name, error);
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // told by the exception; left here it would be blamed on the next launch
+  throw LaunchError(work.name, error);
 }
 
 }  // namespace spillway::kernels

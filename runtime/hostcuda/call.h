@@ -1,5 +1,7 @@
 // call.h - what every CUDA call of the host device does first: count itself, answer a sticky error, answer a fault that
 // a test armed. And how it answers: the error returned is also this thread's last error.
+// Streams' threads call only sticky_error() and, when a kernel fails, fail_sticky(): a lock that two streams take would
+// order them, and hide a missing stream wait from ThreadSanitizer.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -7,17 +9,14 @@
 
 namespace spillway::hostcuda {
 
-// The error that `function` must return before it does anything; cudaSuccess: go on.
+// The error that `function` must return before it does anything; cudaSuccess: go on. A call that gives something back
+// (cudaFree) does so all the same: nothing of the host's leaks when the device is lost.
 cudaError_t enter(const char* function);
 // Remembers `error` as the thread's last error and returns it.
 cudaError_t answer(cudaError_t error);
-// An error that every later call answers: the device's context is lost. `reason` is kept for last_failure().
+// What every call answers since the device's context was lost; cudaSuccess: it was not.
+cudaError_t sticky_error();
+// Loses the context. The first reason is kept for last_failure().
 void fail_sticky(cudaError_t error, std::string reason);
-
-// Seconds that a copy of `bytes` over the link must last, and which direction's link it uses.
-enum class Link { to_device, to_host };
-void occupy_link(Link link, std::size_t bytes);
-// Sleeps as delay_stream asked of the stream with this number.
-void sleep_if_delayed(int stream_index);
 
 }  // namespace spillway::hostcuda

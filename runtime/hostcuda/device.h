@@ -1,10 +1,8 @@
 // device.h - CUDA C++'s device vocabulary for g++, so that a kernel file compiles as it stands. Two flavours:
-//   SPILLWAY_SERIAL  one thread a block: threadIdx and blockDim are constants, barriers and shuffles vanish, and what
-//   is
-//                    left of a kernel is a loop over its block's chunk, which vectorizes.
-//   SPILLWAY_FIBER   any block size: every CUDA thread is a fiber, barriers and shuffles are real, and the order in
-//   which
-//                    threads run can be chosen (control.h).
+// serial (SPILLWAY_SERIAL), one thread a block: threadIdx and blockDim are constants, barriers and shuffles vanish, and
+// what is left of a kernel is a loop over its block's chunk, which vectorizes; and fiber (SPILLWAY_FIBER), any block
+// size: every CUDA thread is a fiber, barriers and shuffles are real, and the order in which threads run can be chosen
+// (control.h).
 #pragma once
 #include <cuda_runtime.h>
 
@@ -28,7 +26,7 @@ struct uint3 {
 };
 // Where the running thread is. __thread, not thread_local: no wrapper around each access.
 extern __thread uint3 t_block_index;
-extern __thread dim3* t_grid;
+extern __thread const dim3* t_grid;
 
 // Appends a launch to the stream: its blocks are spread over the pool. `body` runs one thread of the kernel.
 cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
@@ -67,7 +65,7 @@ static inline T __shfl_sync(unsigned, T value, int, int = 32) {
 
 namespace spillway::hostcuda {
 extern __thread uint3 t_thread_index;
-extern __thread dim3* t_block;
+extern __thread const dim3* t_block;
 
 // Where in the kernel: named when threads wait for each other in vain.
 using Where = std::source_location;
@@ -93,6 +91,7 @@ T shuffle(unsigned mask, T value, int source, int width, Where where) {
 
 #define threadIdx (::spillway::hostcuda::t_thread_index)
 #define blockDim (*::spillway::hostcuda::t_block)
+// A default argument, so that `where` is the line in the kernel.
 #define SPILLWAY_WHERE spillway::hostcuda::Where where = spillway::hostcuda::Where::current()
 static inline void __syncthreads(SPILLWAY_WHERE) {
   spillway::hostcuda::block_barrier(where);

@@ -12,10 +12,10 @@
 
 namespace spillway::hostcuda {
 
-// A counter that only grows (and may wrap): what was submitted, what is done.
+// A counter that only grows, and may wrap.
 class Counter {
  public:
-  std::uint32_t load() const { return value_.load(std::memory_order_acquire); }
+  bool reached(std::uint32_t value) const { return is_at(value_.load(std::memory_order_acquire), value); }
   // Everything before this happens before whoever sees the new value.
   void store(std::uint32_t value) {
     value_.store(value, std::memory_order_release);
@@ -23,15 +23,23 @@ class Counter {
   }
   // Returns when the counter has reached `value`.
   void wait_for(std::uint32_t value) const {
-    for (std::uint32_t now = load(); static_cast<std::int32_t>(now - value) < 0; now = load()) sleep_while(now);
+    while (!reached(value)) sleep_while_below(value);
   }
-  // Sleeps unless the counter has moved on from `seen`; may wake for no reason.
-  void sleep_while(std::uint32_t seen) const {
-    ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr,
-              0);
+  // The same, but the waiter is ordered after nobody: what it may rely on, something else must tell.
+  void wait_unordered(std::uint32_t value) const {
+    while (!is_at(value_.load(std::memory_order_relaxed), value)) sleep_while_below(value);
   }
 
  private:
+  static bool is_at(std::uint32_t now, std::uint32_t value) { return static_cast<std::int32_t>(now - value) >= 0; }
+  // May return early.
+  void sleep_while_below(std::uint32_t value) const {
+    const std::uint32_t seen = value_.load(std::memory_order_relaxed);
+    if (!is_at(seen, value))
+      ::syscall(SYS_futex, reinterpret_cast<const std::uint32_t*>(&value_), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr,
+                0);
+  }
+
   std::atomic<std::uint32_t> value_{0};
 };
 

@@ -7,12 +7,12 @@
 #include "runtime/hostcuda/device.h"
 #include "runtime/hostcuda/pool.h"
 #include "runtime/hostcuda/run_block.h"
-#include "runtime/hostcuda/stream.h"
+#include "runtime/hostcuda/stream_queue.h"
 
 namespace spillway::hostcuda {
 
 __thread uint3 t_block_index;
-__thread dim3* t_grid;
+__thread const dim3* t_grid;
 
 FiberOptions& fiber_options() {
   static FiberOptions options;
@@ -29,21 +29,39 @@ void* dynamic_shared() {
 void run_block(dim3, std::size_t, FunctionRef<void()> body) {
   body();
 }
-void finish_grid() {}
+void finish_grid(const dim3*) {}
 bool valid_block(dim3 block) {
-  return block.x * block.y * block.z == 1;
+  return block.x == 1 && block.y == 1 && block.z == 1;
 }
 #endif
 
+namespace {
+
+// CUDA's limits.
+bool valid_grid(dim3 grid) {
+  constexpr unsigned kMostX = 0x7fffffff, kMostYZ = 65535;
+  return grid.x >= 1 && grid.x <= kMostX && grid.y >= 1 && grid.y <= kMostYZ && grid.z >= 1 && grid.z <= kMostYZ;
+}
+
+// Also when a thread has failed: the others have run.
+struct EndOfGrid {
+  const dim3* grid;
+  ~EndOfGrid() { finish_grid(grid); }
+};
+
+}  // namespace
+
 cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                         std::function<void()> body) {
-  if (shared_bytes > kMaxSharedBytes || !valid_block(block) || grid.x == 0 || grid.y == 0 || grid.z == 0)
-    return answer(cudaErrorInvalidConfiguration);
-  return enqueue("cudaLaunchKernel", stream, [=, body = std::move(body)]() mutable {
+  if (const cudaError_t e = enter("cudaLaunchKernel"); e != cudaSuccess) return e;
+  if (!valid_grid(grid) || !valid_block(block)) return answer(cudaErrorInvalidConfiguration);
+  if (shared_bytes > kMaxSharedBytes) return answer(cudaErrorInvalidValue);
+  return append_work(stream, [=, body = std::move(body)]() mutable {
     const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
     const bool reversed = fiber_options().order == FiberOrder::reversed;
     // A few pieces a thread evens out blocks of unequal length. Which thread runs which block changes no result.
     const std::size_t piece = blocks / (static_cast<std::size_t>(pool_threads()) * 8) + 1;
+    const EndOfGrid end{&grid};
     parallel_for(blocks, piece, [&](std::size_t i) {
       const std::size_t b = reversed ? blocks - 1 - i : i;
       t_grid = &grid;
@@ -51,7 +69,6 @@ cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStr
                        static_cast<unsigned>(b / grid.x / grid.y)};
       run_block(block, shared_bytes, body);
     });
-    finish_grid();
   });
 }
 

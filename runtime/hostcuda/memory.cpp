@@ -1,36 +1,39 @@
-// memory.cpp - the device's memory: a budget that cudaMalloc hands out until it is gone, page-locked host memory known
-// by its addresses, and copies with the semantics that CUDA documents for pinned and pageable memory.
+// memory.cpp - the device's memory: a budget that cudaMalloc hands out to the byte until it is gone; and page-locked
+// host memory, known by its addresses.
+#include "runtime/hostcuda/memory.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "runtime/hostcuda/call.h"
 #include "runtime/hostcuda/control.h"
-#include "runtime/hostcuda/stream.h"
+#include "runtime/hostcuda/stream_queue.h"
 
 namespace spillway::hostcuda {
 namespace {
 
 constexpr std::size_t kAlignment = 512;  // what cudaMalloc promises is 256; segments are cut at 512
+constexpr std::size_t kMapFrom = 1 << 20;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kMapLarge = false;  // AddressSanitizer sees the bounds of what the C library gave, not of mappings
+#else
+constexpr bool kMapLarge = true;
+#endif
 
+// Memory of the machine under one allocation.
 struct Region {
   std::size_t bytes = 0;
   bool mapped = false;  // by mmap, else by the C library
 };
-
-struct Memory {
-  std::mutex mutex;  // hosts only: no stream's thread takes it
-  std::size_t total = 0, used = 0;
-  std::map<std::uintptr_t, Region> device, pinned;
-};
+using Regions = std::map<std::uintptr_t, Region>;
 
 // Three quarters of what the machine has to spare.
 std::size_t default_total() {
@@ -41,69 +44,80 @@ std::size_t default_total() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 2;
 }
 
+struct Memory {
+  std::mutex mutex;  // hosts only
+  std::size_t total = default_total(), used = 0;
+  Regions device, pinned;
+};
 Memory& memory() {
-  static Memory m;
-  if (m.total == 0) m.total = default_total();
+  static Memory& m = *new Memory;  // never destroyed, see call.cpp
   return m;
 }
 
-// Memory of the host for `bytes`, or null. Books-only memory is address space that nothing may touch.
-void* obtain(std::size_t bytes, Region& region) {
-  region.bytes = bytes;
-#if !defined(__SANITIZE_ADDRESS__)  // which sees the bounds of what the C library gave, not of mappings
-  constexpr std::size_t kMapFrom = 1 << 20;
-  if (books_only() || bytes >= kMapFrom) {
-    void* p = ::mmap(nullptr, bytes, books_only() ? PROT_NONE : PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) return nullptr;
-    if (!books_only()) ::madvise(p, bytes, MADV_HUGEPAGE);  // fewer faults when it is first touched
-    region.mapped = true;
-    return p;
-  }
-#else
-  if (books_only()) {
-    void* p = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    region.mapped = true;
-    return p == MAP_FAILED ? nullptr : p;
-  }
-#endif
-  void* p = nullptr;
-  return ::posix_memalign(&p, kAlignment, bytes) == 0 ? p : nullptr;
+// Null when the machine has no more.
+void* map(std::size_t bytes, int protection) {
+  void* p = ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
 }
 
-void give_back(std::uintptr_t address, const Region& region) {
-  void* p = reinterpret_cast<void*>(address);
+void* obtain(std::size_t bytes, bool device, Region& region) {
+  region.bytes = bytes;
+  region.mapped = books_only() || (kMapLarge && bytes >= kMapFrom);
+  if (!region.mapped) {
+    void* p = nullptr;
+    return ::posix_memalign(&p, kAlignment, bytes) == 0 ? p : nullptr;
+  }
+  // Of a device of books, only addresses exist. Pinned memory is the host's to touch in any mode.
+  if (books_only()) return map(bytes, device ? PROT_NONE : PROT_READ | PROT_WRITE);
+  void* p = map(bytes, PROT_READ | PROT_WRITE);
+  if (p) ::madvise(p, bytes, MADV_HUGEPAGE);  // fewer faults when it is first touched
+  return p;
+}
+
+void give_back(void* p, const Region& region) {
   if (region.mapped)
     ::munmap(p, region.bytes);
   else
     std::free(p);
 }
 
-// Whether [p, p + bytes) lies within one of the regions.
-bool within(const std::map<std::uintptr_t, Region>& regions, const void* p, std::size_t bytes) {
-  const auto address = reinterpret_cast<std::uintptr_t>(p);
-  auto it = regions.upper_bound(address);
-  if (it == regions.begin()) return false;
-  --it;
-  return address - it->first <= it->second.bytes && bytes <= it->second.bytes - (address - it->first);
+// Removes the allocation that begins at p. False when there is none.
+bool forget(Regions& regions, void* p, Region& region) {
+  const auto it = regions.find(reinterpret_cast<std::uintptr_t>(p));
+  if (it == regions.end()) return false;
+  region = it->second;
+  regions.erase(it);
+  return true;
 }
 
-bool is_device(const void* p, std::size_t bytes) {
-  const std::lock_guard lock(memory().mutex);
-  return within(memory().device, p, bytes);
-}
-bool is_pinned(const void* p, std::size_t bytes) {
-  const std::lock_guard lock(memory().mutex);
-  return within(memory().pinned, p, bytes);
+enum class Overlap { none, partly, whole };
+Overlap overlap(const Regions& regions, const void* p, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(p), end = begin + bytes;
+  const auto after = regions.lower_bound(end);  // the regions before it begin before `end`
+  if (after == regions.begin()) return Overlap::none;
+  const auto& [address, region] = *std::prev(after);
+  if (address + region.bytes <= begin) return Overlap::none;
+  return address <= begin && end <= address + region.bytes ? Overlap::whole : Overlap::partly;
 }
 
 }  // namespace
 
+Owner owner_of(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  const Overlap device = overlap(memory().device, p, bytes), pinned = overlap(memory().pinned, p, bytes);
+  if (device == Overlap::whole) return Owner::device;
+  if (pinned == Overlap::whole) return Owner::pinned;
+  return device == Overlap::none && pinned == Overlap::none ? Owner::pageable : Owner::nobody;
+}
+
 void set_device_memory(std::int64_t bytes) {
+  if (bytes < 0)
+    throw std::invalid_argument("device memory of " + std::to_string(bytes) + " bytes: must not be negative");
   const std::lock_guard lock(memory().mutex);
   memory().total = static_cast<std::size_t>(bytes);
 }
 std::int64_t device_memory() {
+  const std::lock_guard lock(memory().mutex);
   return static_cast<std::int64_t>(memory().total);
 }
 
@@ -120,7 +134,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   const std::lock_guard lock(m.mutex);
   if (bytes > m.total || m.used > m.total - bytes) return answer(cudaErrorMemoryAllocation);
   Region region;
-  void* p = obtain(bytes, region);
+  void* p = obtain(bytes, true, region);
   if (!p) return answer(cudaErrorMemoryAllocation);
   m.device.emplace(reinterpret_cast<std::uintptr_t>(p), region);
   m.used += bytes;
@@ -128,22 +142,20 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   return cudaSuccess;
 }
 
+// Freeing waits for the whole device, as CUDA's own does.
 cudaError_t cudaFree(void* pointer) {
-  if (!pointer) return enter("cudaFree");
-  const cudaError_t synchronized = cudaDeviceSynchronize();  // as CUDA's own does
+  const cudaError_t entered = enter("cudaFree");
+  if (!pointer) return entered;
+  drain_all_streams();
   Memory& m = memory();
   Region region;
   {
     const std::lock_guard lock(m.mutex);
-    const auto it = m.device.find(reinterpret_cast<std::uintptr_t>(pointer));
-    if (it == m.device.end()) return answer(cudaErrorInvalidValue);
-    region = it->second;
+    if (!forget(m.device, pointer, region)) return answer(cudaErrorInvalidValue);
     m.used -= region.bytes;
-    m.device.erase(it);
   }
-  give_back(reinterpret_cast<std::uintptr_t>(pointer), region);
-  if (const cudaError_t e = enter("cudaFree"); e != cudaSuccess) return e;
-  return synchronized;
+  give_back(pointer, region);
+  return entered != cudaSuccess ? entered : answer(sticky_error());
 }
 
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
@@ -152,7 +164,7 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
   Region region;
-  void* p = obtain(bytes, region);
+  void* p = obtain(bytes, false, region);
   if (!p) return answer(cudaErrorMemoryAllocation);
   const std::lock_guard lock(memory().mutex);
   memory().pinned.emplace(reinterpret_cast<std::uintptr_t>(p), region);
@@ -161,20 +173,16 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
-  if (!pointer) return enter("cudaFreeHost");
-  const cudaError_t synchronized = cudaDeviceSynchronize();
-  Memory& m = memory();
+  const cudaError_t entered = enter("cudaFreeHost");
+  if (!pointer) return entered;
+  drain_all_streams();
   Region region;
   {
-    const std::lock_guard lock(m.mutex);
-    const auto it = m.pinned.find(reinterpret_cast<std::uintptr_t>(pointer));
-    if (it == m.pinned.end()) return answer(cudaErrorInvalidValue);
-    region = it->second;
-    m.pinned.erase(it);
+    const std::lock_guard lock(memory().mutex);
+    if (!forget(memory().pinned, pointer, region)) return answer(cudaErrorInvalidValue);
   }
-  give_back(reinterpret_cast<std::uintptr_t>(pointer), region);
-  if (const cudaError_t e = enter("cudaFreeHost"); e != cudaSuccess) return e;
-  return synchronized;
+  give_back(pointer, region);
+  return entered != cudaSuccess ? entered : answer(sticky_error());
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -185,60 +193,4 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   *total_bytes = m.total;
   *free_bytes = m.total > m.used ? m.total - m.used : 0;
   return cudaSuccess;
-}
-
-// ---- copies
-// -------------------------------------------------------------------------------------------------------------
-
-// From pinned memory a copy is asynchronous. From pageable memory the bytes are staged before the call returns, and the
-// host may change them then; to pageable memory the call returns when the copy is done.
-// (CUDA Runtime API, "API synchronization behavior", Memcpy, Asynchronous.)
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  const char* name = "cudaMemcpyAsync";
-  if (bytes == 0) return enter(name);
-  if (!to || !from) return answer(cudaErrorInvalidValue);
-  switch (kind) {
-    case cudaMemcpyDeviceToDevice:
-      if (!is_device(to, bytes) || !is_device(from, bytes)) return answer(cudaErrorInvalidValue);
-      return enqueue(name, stream, [=] { std::memcpy(to, from, bytes); });
-
-    case cudaMemcpyHostToDevice: {
-      if (!is_device(to, bytes)) return answer(cudaErrorInvalidValue);
-      const auto copy = [=](const void* source) {
-        std::memcpy(to, source, bytes);
-        occupy_link(Link::to_device, bytes);
-      };
-      if (is_pinned(from, bytes)) return enqueue(name, stream, [=] { copy(from); });
-      if (books_only()) return enter(name);
-      const auto* first = static_cast<const std::byte*>(from);
-      return enqueue(name, stream,
-                     [copy, staged = std::vector<std::byte>(first, first + bytes)] { copy(staged.data()); });
-    }
-
-    case cudaMemcpyDeviceToHost: {
-      if (!is_device(from, bytes)) return answer(cudaErrorInvalidValue);
-      const cudaError_t queued = enqueue(name, stream, [=] {
-        std::memcpy(to, from, bytes);
-        occupy_link(Link::to_host, bytes);
-      });
-      if (queued != cudaSuccess || is_pinned(to, bytes)) return queued;
-      return cudaStreamSynchronize(stream);
-    }
-
-    case cudaMemcpyHostToHost:
-      break;
-  }
-  return answer(cudaErrorInvalidMemcpyDirection);
-}
-
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (const cudaError_t e = enter("cudaMemcpy"); e != cudaSuccess) return e;
-  if (const cudaError_t e = cudaMemcpyAsync(to, from, bytes, kind, nullptr); e != cudaSuccess) return e;
-  return cudaStreamSynchronize(nullptr);
-}
-
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  if (bytes == 0) return enter("cudaMemsetAsync");
-  if (!is_device(to, bytes)) return answer(cudaErrorInvalidValue);
-  return enqueue("cudaMemsetAsync", stream, [=] { std::memset(to, value, bytes); });
 }

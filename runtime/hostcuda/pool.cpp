@@ -1,4 +1,6 @@
-// pool.cpp - see pool.h. Kernels come back to back, so workers spin for a moment before they sleep.
+// pool.cpp - see pool.h. Kernels come back to back, so workers spin for a moment before they sleep. A job does not wait
+// for a worker that has not come: on a machine whose processors are busy (a copy stream has one) the stream's own
+// thread does all the work meanwhile.
 #include "runtime/hostcuda/pool.h"
 
 #include <sched.h>
@@ -6,9 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,9 +23,12 @@
 
 #include "runtime/hostcuda/control.h"
 #include "runtime/hostcuda/flush_denormals.h"
+#include "runtime/hostcuda/stream_queue.h"
 
 namespace spillway::hostcuda {
 namespace {
+
+constexpr int kSpins = 4000;  // tens of microseconds
 
 void relax() {
 #if defined(__x86_64__)
@@ -39,7 +47,6 @@ class Pool {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
-      epoch_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
     for (std::thread& t : workers_) t.join();
@@ -58,23 +65,32 @@ class Pool {
     n_ = n;
     chunk_ = chunk;
     next_.store(0, std::memory_order_relaxed);
-    busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
     {
       const std::lock_guard lock(mutex_);
-      epoch_.fetch_add(1, std::memory_order_release);
+      door_.store((door_.load(std::memory_order_relaxed) / kJob + 1) * kJob, std::memory_order_release);
     }
     wake_.notify_all();
     work();
-    constexpr int kSpins = 2000;
-    for (int spin = 0; busy_.load(std::memory_order_acquire) != 0; ++spin)
-      if (spin < kSpins)
-        relax();
-      else
-        std::this_thread::yield();
+    door_.fetch_or(kClosed, std::memory_order_relaxed);
+    for (int spin = 0; (door_.load(std::memory_order_acquire) & kInside) != 0; ++spin)
+      spin < kSpins ? relax() : std::this_thread::yield();
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
+  // A job's door, in one word: how many workers are inside, whether it is closed, and the number of the job.
+  static constexpr std::uint64_t kInside = 0xffff, kClosed = 0x10000, kJob = 0x20000;
+
+  // Enters the job that is open, if there is one; `seen`: the job that this worker looked at last.
+  bool enter(std::uint64_t& seen) {
+    for (std::uint64_t door = door_.load(std::memory_order_relaxed);;) {
+      seen = door / kJob;
+      if ((door & kClosed) != 0) return false;
+      if (door_.compare_exchange_weak(door, door + 1, std::memory_order_acquire, std::memory_order_relaxed))
+        return true;
+    }
+  }
+
   void work() {
     try {
       for (;;) {
@@ -92,27 +108,27 @@ class Pool {
 
   void loop() {
     flush_denormals();
-    constexpr int kSpins = 4000;
-    for (unsigned seen = 0;;) {
-      for (int spin = 0; spin < kSpins && epoch_.load(std::memory_order_acquire) == seen; ++spin) relax();
-      if (epoch_.load(std::memory_order_acquire) == seen) {
+    std::uint64_t seen = 0;
+    const auto unseen = [&] { return door_.load(std::memory_order_relaxed) / kJob != seen; };
+    for (;;) {
+      for (int spin = 0; spin < kSpins && !unseen(); ++spin) relax();
+      if (!unseen()) {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return epoch_.load(std::memory_order_acquire) != seen; });
+        wake_.wait(lock, [&] { return stop_ || unseen(); });
+        if (stop_) return;
       }
-      seen = epoch_.load(std::memory_order_acquire);
-      if (stop_) return;
+      if (!enter(seen)) continue;
       work();
-      busy_.fetch_sub(1, std::memory_order_acq_rel);
+      door_.fetch_sub(1, std::memory_order_release);
     }
   }
 
   std::vector<std::thread> workers_;
   std::mutex jobs_;   // one job at a time
-  std::mutex mutex_;  // epoch_, stop_, error_
+  std::mutex mutex_;  // error_, stop_, and every change of the job's number
   std::condition_variable wake_;
-  std::atomic<unsigned> epoch_{0};
+  std::atomic<std::uint64_t> door_{kClosed};
   std::atomic<std::size_t> next_{0};
-  std::atomic<int> busy_{0};
   FunctionRef<void(std::size_t)>* job_ = nullptr;
   std::size_t n_ = 0, chunk_ = 1;
   std::exception_ptr error_;
@@ -126,14 +142,18 @@ int processors() {
 }
 
 std::unique_ptr<Pool>& pool() {
-  static auto p = std::make_unique<Pool>(processors());
+  static auto& p = *new auto(std::make_unique<Pool>(processors()));  // never destroyed, see call.cpp
   return p;
 }
 
 }  // namespace
 
 void set_pool_threads(int threads) {
-  cudaDeviceSynchronize();
+  constexpr int kMost = 1024;
+  if (threads < 1 || threads > kMost)
+    throw std::invalid_argument("a pool of " + std::to_string(threads) + " threads: must be 1 to " +
+                                std::to_string(kMost));
+  drain_all_streams();
   pool().reset();
   pool() = std::make_unique<Pool>(threads);
 }

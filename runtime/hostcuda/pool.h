@@ -25,7 +25,8 @@ class FunctionRef<R(A...)> {
 };
 
 // Calls f(i) for every i in [0, n), in chunks of `chunk` neighbours, and returns when all are done. The first exception
-// is rethrown. Which thread runs which i is not defined: results must not depend on it.
+// is rethrown. Which thread runs which i is not defined: results must not depend on it. f must not call parallel_for.
+// Two streams that use the pool are ordered by it for ThreadSanitizer's eyes, unless it has one thread.
 void parallel_for(std::size_t n, std::size_t chunk, FunctionRef<void(std::size_t)> f);
 
 }  // namespace spillway::hostcuda

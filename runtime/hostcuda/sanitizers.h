@@ -1,11 +1,11 @@
-// sanitizers.h - what AddressSanitizer and ThreadSanitizer must be told when stacks are switched by hand (fiber.cpp).
+// sanitizers.h - what AddressSanitizer and ThreadSanitizer must be told when stacks are switched by hand (fibers.cpp).
 #pragma once
 #if defined(__SANITIZE_ADDRESS__)
 #define SPILLWAY_ASAN 1
 #include <sanitizer/asan_interface.h>
 #endif
-// The fiber runner of a ThreadSanitizer build is itself compiled without it (its own bookkeeping is shared by the
-// fibers on purpose), so the build says SPILLWAY_TSAN instead.
+// The fiber runner of a ThreadSanitizer build (fiber*.cpp) is itself compiled without it (its own bookkeeping is shared
+// by the fibers on purpose), so the build says SPILLWAY_TSAN instead.
 #if defined(SPILLWAY_TSAN)
 #include <sanitizer/tsan_interface.h>
 extern "C" {

@@ -8,9 +8,10 @@
 namespace spillway::hostcuda {
 
 // Appends a task to the stream's in-order queue; its thread runs it after everything before it. A null stream is the
-// legacy default stream. Tasks are skipped (not run) in books-only mode. An exception that leaves a task becomes the
-// sticky error cudaErrorLaunchFailure. Returns what a launch returns: cudaSuccess, a sticky error, or an armed fault of
-// `function` (the public name that hostcuda::fail_call knows: "cudaLaunchKernel", "cublasGemmEx").
+// legacy default stream. Tasks are skipped (not run) in books-only mode, and once the device's context is lost. An
+// exception that leaves a task loses it: the sticky error cudaErrorLaunchFailure, with the exception's text as
+// last_failure(). Returns what a launch returns: cudaSuccess, a sticky error, or an armed fault of `function` (the
+// public name that hostcuda::fail_call knows: "cudaLaunchKernel", "cublasGemmEx").
 cudaError_t enqueue(const char* function, cudaStream_t stream, std::function<void()> task);
 
 }  // namespace spillway::hostcuda

@@ -4,7 +4,6 @@
 // CUDA's.
 #pragma once
 #include <cstddef>
-#include <type_traits>
 
 typedef enum cudaError {
   cudaSuccess = 0,
@@ -30,14 +29,16 @@ struct dim3 {
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
+// ---- errors ---------------------------------------------------------------------------------------------------------
+
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 // The last error of this thread; the first also forgets it, unless it is sticky.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
-// ---- device
-// -----------------------------------------------------------------------------------------------------------
+// ---- device ---------------------------------------------------------------------------------------------------------
+
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -50,10 +51,9 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaDeviceSynchronize();
 
-// ---- memory
-// -----------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------------------
+
 enum cudaMemcpyKind {
-  cudaMemcpyHostToHost = 0,
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
   cudaMemcpyDeviceToDevice = 3,
@@ -75,8 +75,8 @@ cudaError_t cudaMallocHost(T** pointer, std::size_t bytes) {
   return cudaMallocHost(reinterpret_cast<void**>(pointer), bytes);
 }
 
-// ---- streams and events
-// -----------------------------------------------------------------------------------------------
+// ---- streams and events ---------------------------------------------------------------------------------------------
+
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

@@ -1,16 +1,13 @@
-// Faults on demand: the k-th call fails, stickily or not; and what the command line may arm.
-#include <algorithm>
+// Faults on demand: the k-th call fails, stickily or not; what is lost with the context; what the command line may arm.
 #include <stdexcept>
 #include <string>
-#include <vector>
 
-#include "runtime/cuda.h"
-#include "runtime/hostcuda/control.h"
-#include "runtime/hostcuda/pool.h"
-#include "runtime/hostcuda/stream.h"
-#include "test/fixture.h"
+#include "kernels/launch.h"
+#include "test/runtime/hostcuda/device_fixture.h"
+#include "test/runtime/hostcuda/planted.h"
 
 using namespace spillway;
+using test::run_on;
 
 namespace {
 struct Clean {
@@ -33,7 +30,13 @@ BOOST_AUTO_TEST_CASE(the_kth_call_fails_and_only_that_one) {
   cudaFree(p[2]);
 }
 
-BOOST_AUTO_TEST_CASE(a_sticky_error_answers_every_later_call) {
+BOOST_AUTO_TEST_CASE(an_error_is_the_last_one_of_the_thread_that_made_the_call) {
+  hostcuda::fail_call("cudaFree", 1, cudaErrorUnknown);
+  std::thread([] { BOOST_TEST(cudaFree(nullptr) == cudaErrorUnknown); }).join();
+  BOOST_TEST(cudaGetLastError() == cudaSuccess);
+}
+
+BOOST_AUTO_TEST_CASE(a_sticky_error_answers_every_later_call_of_every_thread) {
   const Stream s("s");
   hostcuda::fail_call("cudaMemsetAsync", 1, cudaErrorIllegalAddress, true);
   void* p = nullptr;
@@ -42,25 +45,74 @@ BOOST_AUTO_TEST_CASE(a_sticky_error_answers_every_later_call) {
   BOOST_TEST(cudaGetLastError() == cudaErrorIllegalAddress);
   BOOST_TEST(cudaGetLastError() == cudaErrorIllegalAddress);
   BOOST_TEST(cudaStreamSynchronize(s.get()) == cudaErrorIllegalAddress);
-  void* q = nullptr;
-  BOOST_TEST(cudaMalloc(&q, 8) == cudaErrorIllegalAddress);
+  BOOST_TEST(hostcuda::last_failure() == "armed fault of cudaMemsetAsync");
+  std::thread([] {
+    void* q = nullptr;
+    BOOST_TEST(cudaMalloc(&q, 8) == cudaErrorIllegalAddress);
+    BOOST_TEST(cudaPeekAtLastError() == cudaErrorIllegalAddress);
+  }).join();
+  BOOST_TEST(cudaFree(p) == cudaErrorIllegalAddress);  // and gives it back all the same: no leak
   hostcuda::reset_faults();
-  BOOST_TEST(cudaFree(p) == cudaSuccess);
+  BOOST_TEST(cudaFree(p) == cudaErrorInvalidValue);
+  cudaGetLastError();
 }
 
-BOOST_AUTO_TEST_CASE(a_kernel_that_throws_is_a_launch_failure_with_its_reason_kept) {
+BOOST_AUTO_TEST_CASE(a_kernel_that_throws_loses_the_context_and_its_reason_is_kept) {
   const Stream s("s");
-  check(hostcuda::enqueue("cudaLaunchKernel", s.get(), [] { throw std::runtime_error("planted"); }));
-  BOOST_TEST(cudaStreamSynchronize(s.get()) == cudaErrorLaunchFailure);
+  bool ran = false;
+  Event after;
+  {
+    test::Gate gate(s);
+    run_on(s, [] { throw std::runtime_error("planted"); });
+    run_on(s, [&] { ran = true; });
+    after.record(s.get());
+    gate.open = true;
+    BOOST_TEST(cudaStreamSynchronize(s.get()) == cudaErrorLaunchFailure);
+  }
   BOOST_TEST(hostcuda::last_failure() == "planted");
-  BOOST_TEST(cudaStreamSynchronize(s.get()) == cudaErrorLaunchFailure);
+  BOOST_TEST(!ran);                                                         // nothing that was queued behind it
+  BOOST_TEST(cudaEventSynchronize(after.get()) == cudaErrorLaunchFailure);  // and nobody hangs
+  BOOST_TEST(cudaDeviceSynchronize() == cudaErrorLaunchFailure);
+  BOOST_CHECK_EXCEPTION(check(cudaDeviceSynchronize()), CudaError, [](const CudaError& e) {
+    return std::string(e.what()).ends_with("unspecified launch failure: planted");
+  });
 }
 
-BOOST_AUTO_TEST_CASE(calls_are_counted_by_name) {
-  const std::uint64_t before = hostcuda::calls("cudaFree");
-  cudaFree(nullptr);
-  cudaFree(nullptr);
-  BOOST_TEST(hostcuda::calls("cudaFree") == before + 2);
+BOOST_AUTO_TEST_CASE(a_copy_that_waits_tells_the_failure_it_waited_through) {
+  const test::DeviceBytes d(4);
+  char host[4];
+  check(hostcuda::enqueue("cudaLaunchKernel", nullptr, [] { throw std::runtime_error("planted"); }));
+  BOOST_TEST(cudaMemcpy(host, d.data, 4, cudaMemcpyDeviceToHost) == cudaErrorLaunchFailure);
+}
+
+BOOST_AUTO_TEST_CASE(a_launch_that_cannot_be_is_refused_and_named) {
+  const Stream s("s");
+  for (const unsigned threads : {0U, 48U, 2048U})
+    BOOST_CHECK_EXCEPTION(test::launch_planted(test::Planted::none, nullptr, threads, s.get()), kernels::LaunchError,
+                          [](const kernels::LaunchError& e) {
+                            return e.error() == cudaErrorInvalidConfiguration &&
+                                   e.what() ==
+                                       std::string(
+                                           "launching planted: cudaErrorInvalidConfiguration, invalid configuration "
+                                           "argument");
+                          });
+  BOOST_TEST(cudaGetLastError() == cudaSuccess);  // the exception has told it
+  hostcuda::fail_call("cudaLaunchKernel", 1, cudaErrorLaunchFailure);
+  BOOST_CHECK_THROW(test::launch_planted(test::Planted::none, nullptr, 1, s.get()), kernels::LaunchError);
+}
+
+BOOST_AUTO_TEST_CASE(calls_are_counted_by_name_and_each_as_itself) {
+  const char* names[] = {"cudaMemcpy", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaFree"};
+  std::vector<std::uint64_t> before;
+  for (const char* name : names) before.push_back(hostcuda::calls(name));
+  {
+    const test::DeviceBytes d(4);
+    const char host[4] = {};
+    check(cudaMemcpy(d.data, host, 4, cudaMemcpyHostToDevice));
+  }
+  const std::uint64_t expected[] = {1, 0, 0, 0, 1};
+  for (std::size_t i = 0; i < std::size(names); ++i)
+    BOOST_TEST(hostcuda::calls(names[i]) - before[i] == expected[i], names[i]);
   BOOST_TEST(hostcuda::calls("cudaNeverCalled") == 0U);
 }
 
@@ -72,50 +124,43 @@ BOOST_AUTO_TEST_CASE(the_command_line_arms_calls_delays_and_the_link) {
   hostcuda::arm_fault("cudaFree:1:illegal-address");
   BOOST_TEST(cudaFree(nullptr) == cudaErrorIllegalAddress);
   hostcuda::reset_faults();
-  hostcuda::arm_fault("delay:1:5ms");
-  hostcuda::arm_fault("delay:1:50us");
-  hostcuda::arm_fault("link:2.5");
-  for (const char* bad :
-       {"", "nonsense", "cudaMalloc", "cudaMalloc:0", "cudaMalloc:x", "cudaMalloc:-1", "cudaMalloc:1:2", "delay:1",
-        "delay:1:5", "delay:x:5ms", "link:", "link:-1", "link:fast", "cudaMalloc:1:2:3"})
-    BOOST_TEST_CONTEXT(bad) BOOST_CHECK_THROW(hostcuda::arm_fault(bad), std::invalid_argument);
+  for (const char* good : {"delay:1:5ms", "delay:1:50us", "link:2.5", "link:0", "cublasGemmEx:7", "cudaLaunchKernel:1"})
+    BOOST_CHECK_NO_THROW(hostcuda::arm_fault(good));
+  for (const char* bad : {"",
+                          "nonsense",
+                          "cudaMalloc",
+                          "cudaMalloc:0",
+                          "cudaMalloc:x",
+                          "cudaMalloc:-1",
+                          "cudaMalloc:1:2",
+                          "cudaMalloc:1:2:3",
+                          "cudaMalocc:1",
+                          "cudaMalloc:99999999999999999999",
+                          "delay:1",
+                          "delay:1:5",
+                          "delay:1:ms",
+                          "delay:1:s",
+                          "delay:x:5ms",
+                          "delay:-1:5ms",
+                          "delay:64:5ms",
+                          "delay:1:99999999999ms",
+                          "link:",
+                          "link:-1",
+                          "link:fast",
+                          "link:nan",
+                          "link:inf"})
+    BOOST_TEST_CONTEXT(bad)
+  BOOST_CHECK_EXCEPTION(hostcuda::arm_fault(bad), std::invalid_argument, [&](const std::invalid_argument& e) {
+    return std::string(e.what()).starts_with("fault '" + std::string(bad) + "': ") && !std::strchr(e.what(), '\n');
+  });
 }
 
 BOOST_AUTO_TEST_CASE(errors_have_cudas_names_and_words) {
   BOOST_TEST(cudaGetErrorName(cudaErrorMemoryAllocation) == std::string("cudaErrorMemoryAllocation"));
   BOOST_TEST(cudaGetErrorString(cudaErrorMemoryAllocation) == std::string("out of memory"));
-  BOOST_TEST(cudaGetErrorName(static_cast<cudaError_t>(12345)) == std::string("unrecognized error code"));
-}
-
-BOOST_AUTO_TEST_SUITE_END()
-
-BOOST_AUTO_TEST_SUITE(pool)
-
-BOOST_AUTO_TEST_CASE(every_index_runs_once_for_any_number_of_threads) {
-  for (const int threads : {1, 2, 3, 5}) {
-    hostcuda::set_pool_threads(threads);
-    BOOST_TEST(hostcuda::pool_threads() == threads);
-    for (const std::size_t chunk : {1, 7, 1000}) {
-      std::vector<int> runs(1234, 0);
-      hostcuda::parallel_for(runs.size(), chunk, [&](std::size_t i) { ++runs[i]; });
-      BOOST_TEST(std::count(runs.begin(), runs.end(), 1) == 1234);
-    }
-  }
-  hostcuda::set_pool_threads(2);
-}
-
-BOOST_AUTO_TEST_CASE(the_first_exception_reaches_the_caller_and_the_pool_goes_on) {
-  hostcuda::set_pool_threads(3);
-  for (int round = 0; round < 20; ++round)
-    BOOST_CHECK_THROW(hostcuda::parallel_for(100, 1,
-                                             [](std::size_t i) {
-                                               if (i % 10 == 3) throw std::runtime_error("planted");
-                                             }),
-                      std::runtime_error);
-  int sum = 0;
-  hostcuda::parallel_for(1, 1, [&](std::size_t) { sum = 1; });
-  BOOST_TEST(sum == 1);
-  hostcuda::set_pool_threads(2);
+  BOOST_TEST(cudaGetErrorString(cudaErrorLaunchFailure) == std::string("unspecified launch failure"));
+  BOOST_TEST(cudaGetErrorName(static_cast<cudaError_t>(998)) == std::string("unrecognized error code"));
+  BOOST_TEST(cudaGetErrorString(static_cast<cudaError_t>(998)) == std::string("unrecognized error code"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

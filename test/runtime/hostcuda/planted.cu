@@ -1,5 +1,5 @@
-// planted.cu - kernels with one fault each, of the kinds that real ones get. planted_test.cpp shows that the build with
-// real threads in a block, or its sanitizer, finds every one of them.
+// planted.cu - kernels with one fault each, of the kinds that real ones get, and two without. planted_test.cpp shows
+// that the build with real threads in a block, or its sanitizer, finds every fault and nothing else.
 #include "test/runtime/hostcuda/planted.h"
 
 #include "kernels/launch.h"
@@ -14,6 +14,12 @@ __global__ void reverse_kernel(float* x) {
   tile[threadIdx.x] = x[threadIdx.x];
   if (with_barrier) __syncthreads();
   x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}
+// Half of each warp shuffles once more than the other half, and then all of them together.
+__global__ void uneven_shuffles_kernel(float* x) {
+  float v = x[threadIdx.x];
+  if (threadIdx.x % 32 < 16) v += __shfl_xor_sync(0x0000ffffu, v, 1);
+  x[threadIdx.x] = __shfl_xor_sync(0xffffffffu, v, 16);
 }
 // No `i < n`.
 __global__ void out_of_bounds_kernel(float* x) {
@@ -45,6 +51,19 @@ __global__ void early_exit_kernel(float* x) {
   x[threadIdx.x] = 1.f;
   __syncthreads();
 }
+// All lanes shuffle, but not in the same place.
+__global__ void divergent_shuffle_kernel(float* x) {
+  float v = x[threadIdx.x];
+  if (threadIdx.x < 16)
+    v = __shfl_xor_sync(0xffffffffu, v, 1);
+  else
+    v = __shfl_xor_sync(0xffffffffu, v, 2);
+  x[threadIdx.x] = v;
+}
+// A lane that is not in the mask it gives.
+__global__ void foreign_mask_kernel(float* x) {
+  x[threadIdx.x] = __shfl_xor_sync(0x0000ffffu, x[threadIdx.x], 1);
+}
 __global__ void deadlock_kernel(float* x) {
   float v = x[threadIdx.x];
   if (threadIdx.x < 16)
@@ -63,6 +82,8 @@ void launch_planted(Planted fault, float* x, unsigned threads, cudaStream_t stre
   switch (fault) {
     case Planted::none:
       return run(reverse_kernel<true>);
+    case Planted::none_in_shuffles:
+      return run(uneven_shuffles_kernel);
     case Planted::missing_barrier:
       return run(reverse_kernel<false>);
     case Planted::out_of_bounds:
@@ -75,6 +96,10 @@ void launch_planted(Planted fault, float* x, unsigned threads, cudaStream_t stre
       return run(divergent_kernel);
     case Planted::early_exit:
       return run(early_exit_kernel);
+    case Planted::divergent_shuffle:
+      return run(divergent_shuffle_kernel);
+    case Planted::foreign_mask:
+      return run(foreign_mask_kernel);
     case Planted::deadlock:
       return run(deadlock_kernel);
   }

@@ -6,12 +6,15 @@ namespace spillway::test {
 
 enum class Planted {
   none,
+  none_in_shuffles,
   missing_barrier,
   out_of_bounds,
   shared_out_of_bounds,
   uninitialized,
   divergent_barrier,
   early_exit,
+  divergent_shuffle,
+  foreign_mask,
   deadlock,
 };
 void launch_planted(Planted fault, float* x, unsigned threads, cudaStream_t stream);

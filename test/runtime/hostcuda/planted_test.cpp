@@ -2,6 +2,8 @@
 // runner itself, or by a sanitizer. Only the builds with fibers have threads in a block.
 #ifdef SPILLWAY_FIBER
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/cuda.h"
@@ -50,13 +52,15 @@ struct Orders {
   ~Orders() { hostcuda::fiber_options() = {}; }
 };
 
+constexpr hostcuda::FiberOrder kOrders[] = {hostcuda::FiberOrder::forward, hostcuda::FiberOrder::reversed,
+                                            hostcuda::FiberOrder::shuffled};
+
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(planted_in_kernels, Orders)
 
 BOOST_AUTO_TEST_CASE(the_right_kernel_is_right_in_every_order_and_block_size) {
-  for (const auto order :
-       {hostcuda::FiberOrder::forward, hostcuda::FiberOrder::reversed, hostcuda::FiberOrder::shuffled})
+  for (const auto order : kOrders)
     for (const unsigned threads : {1U, 2U, 16U, 32U, 64U, 256U, 1024U}) {
       hostcuda::fiber_options().order = order;
       BOOST_TEST(reversed_rightly(Planted::none, threads));
@@ -69,8 +73,7 @@ BOOST_AUTO_TEST_CASE(a_missing_barrier_is_a_data_race) {
 }
 #else
 BOOST_AUTO_TEST_CASE(a_missing_barrier_gives_a_wrong_result_at_more_than_one_thread) {
-  for (const auto order :
-       {hostcuda::FiberOrder::forward, hostcuda::FiberOrder::reversed, hostcuda::FiberOrder::shuffled})
+  for (const auto order : kOrders)
     for (const unsigned threads : {2U, 32U, 256U}) {
       hostcuda::fiber_options().order = order;
       BOOST_TEST(!reversed_rightly(Planted::missing_barrier, threads));
@@ -93,12 +96,37 @@ BOOST_AUTO_TEST_CASE(shared_memory_that_nobody_wrote_reads_as_nan) {
   for (int i = 0; i < 32; ++i) BOOST_TEST(std::isnan(x[static_cast<std::size_t>(i)]) == (i >= 16));
 }
 
-BOOST_AUTO_TEST_CASE(barriers_that_cannot_be_met_are_explained) {
-  BOOST_TEST(failure(Planted::divergent_barrier).find("divergent barrier") != std::string::npos);
-  const std::string exit = failure(Planted::early_exit);
-  BOOST_TEST(exit.find("exited while others wait") != std::string::npos);
-  BOOST_TEST(exit.find("planted.cu:") != std::string::npos);
-  BOOST_TEST(failure(Planted::deadlock).find("deadlock") != std::string::npos);
+BOOST_AUTO_TEST_CASE(lanes_that_shuffle_more_often_than_others_still_meet_them) {
+  for (const auto order : kOrders) {
+    hostcuda::fiber_options().order = order;
+    const std::vector<float> x = run(Planted::none_in_shuffles, 64);
+    BOOST_TEST(hostcuda::last_failure() == "");
+    for (unsigned t = 0; t < 64; ++t) {
+      const unsigned from = t ^ 16;
+      BOOST_TEST(x[t] == static_cast<float>(from % 32 < 16 ? from + (from ^ 1) : from));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(barriers_and_shuffles_that_cannot_be_met_are_explained_in_every_order) {
+  const std::pair<Planted, const char*> explained[] = {
+      {Planted::divergent_barrier, "divergent barrier"},
+      {Planted::early_exit, "exited while others wait"},
+      {Planted::divergent_shuffle, "divergent shuffle"},
+      {Planted::foreign_mask, "is not in its own mask"},
+      {Planted::deadlock, "deadlock"},
+  };
+  for (const auto order : kOrders)
+    for (const auto& [fault, words] : explained) {
+      hostcuda::fiber_options().order = order;
+      const std::string why = failure(fault);
+      BOOST_TEST_CONTEXT(why) {
+        BOOST_TEST(why.starts_with("block (0, 0, 0): "));
+        BOOST_TEST(why.find(words) != std::string::npos);
+        BOOST_TEST(why.find("planted.cu:") != std::string::npos);
+      }
+    }
+  BOOST_TEST(reversed_rightly(Planted::none, 64));  // the runner is whole after all that
 }
 
 BOOST_AUTO_TEST_SUITE_END()
