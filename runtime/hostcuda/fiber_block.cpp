@@ -63,16 +63,14 @@ void BlockRunner::begin(dim3 block, std::size_t shared_bytes) {
     std::shuffle(order_.begin(), order_.end(), random_);
   }
 #ifdef SPILLWAY_TSAN
-  // Every CUDA thread is a TSan thread of its own, with a stack of its own: no order between threads, or between
-  // blocks, but what barriers give.
-  fibers_.drop_all();
-  parked_.clear();
-  thread_of_.clear();
-  for (int i = 0; i < count_; ++i) {
-    parked_.push_back(fibers_.create());
+  // Every CUDA thread of a block is a TSan thread of its own, with a stack of its own: no order between threads but
+  // what barriers give. Making one costs a millisecond, so the next block's threads take the same in turn; one more
+  // than a block needs, so that equal threads of two blocks in a row are not one.
+  while (fibers_.size() <= u(count_)) {
+    parked_.insert(parked_.begin(), fibers_.create());
     thread_of_.push_back(kNone);
   }
-  std::reverse(parked_.begin(), parked_.end());
+  __tsan_release(&begin_sync_);
 #endif
 }
 
@@ -102,6 +100,9 @@ void BlockRunner::live(int fiber) {
 void BlockRunner::run_thread(int fiber) {
   const int thread = thread_of_[u(fiber)] = order_[u(next_++)];
   enter_thread(fiber);
+#ifdef SPILLWAY_TSAN
+  __tsan_acquire(&begin_sync_);
+#endif
   Ignore::off();
   try {
     (*body_)();

@@ -100,7 +100,7 @@ class BlockRunner {
   unsigned barriers_ = 0;
   // Addresses for ThreadSanitizer: two each, so that a thread that is already at the next barrier does not mix with
   // those still leaving this one.
-  [[maybe_unused]] char barrier_sync_[2], warp_sync_[32][2];
+  [[maybe_unused]] char begin_sync_, barrier_sync_[2], warp_sync_[32][2];
 };
 
 }  // namespace spillway::hostcuda

@@ -26,7 +26,9 @@ void* dynamic_shared() {
   return memory;
 }
 
-void run_block(dim3, std::size_t, FunctionRef<void()> body) {
+void run_block(const dim3& grid, uint3 index, dim3, std::size_t, FunctionRef<void()> body) {
+  t_grid = &grid;
+  t_block_index = index;
   body();
 }
 void finish_grid(const dim3*) {}
@@ -64,10 +66,9 @@ cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStr
     const EndOfGrid end{&grid};
     parallel_for(blocks, piece, [&](std::size_t i) {
       const std::size_t b = reversed ? blocks - 1 - i : i;
-      t_grid = &grid;
-      t_block_index = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
-                       static_cast<unsigned>(b / grid.x / grid.y)};
-      run_block(block, shared_bytes, body);
+      const uint3 index = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                           static_cast<unsigned>(b / grid.x / grid.y)};
+      run_block(grid, index, block, shared_bytes, body);
     });
   });
 }

@@ -21,6 +21,10 @@ __global__ void uneven_shuffles_kernel(float* x) {
   if (threadIdx.x % 32 < 16) v += __shfl_xor_sync(0x0000ffffu, v, 1);
   x[threadIdx.x] = __shfl_xor_sync(0xffffffffu, v, 16);
 }
+// Every block takes the first block's elements.
+__global__ void blocks_collide_kernel(float* x) {
+  x[threadIdx.x] = static_cast<float>(blockIdx.x);
+}
 // No `i < n`.
 __global__ void out_of_bounds_kernel(float* x) {
   x[blockIdx.x * blockDim.x + threadIdx.x] = 2.f;
@@ -76,8 +80,8 @@ __global__ void deadlock_kernel(float* x) {
 }  // namespace
 
 void launch_planted(Planted fault, float* x, unsigned threads, cudaStream_t stream) {
-  const auto run = [&](void (*kernel)(float*)) {
-    kernels::launch(kernel, {dim3(1), dim3(threads), 0, stream}, {"planted", 0, 0}, x);
+  const auto run = [&](void (*kernel)(float*), unsigned blocks = 1) {
+    kernels::launch(kernel, {dim3(blocks), dim3(threads), 0, stream}, {"planted", 0, 0}, x);
   };
   switch (fault) {
     case Planted::none:
@@ -86,6 +90,8 @@ void launch_planted(Planted fault, float* x, unsigned threads, cudaStream_t stre
       return run(uneven_shuffles_kernel);
     case Planted::missing_barrier:
       return run(reverse_kernel<false>);
+    case Planted::blocks_collide:
+      return run(blocks_collide_kernel, 2);
     case Planted::out_of_bounds:
       return run(out_of_bounds_kernel);
     case Planted::shared_out_of_bounds:

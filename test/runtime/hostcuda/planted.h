@@ -1,4 +1,5 @@
-// planted.h - the faults that planted.cu has a kernel for. All run one block of `threads` on x (threads).
+// planted.h - the faults that planted.cu has a kernel for. All run one block of `threads` on x (threads); blocks_collide
+// runs two.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -8,6 +9,7 @@ enum class Planted {
   none,
   none_in_shuffles,
   missing_barrier,
+  blocks_collide,
   out_of_bounds,
   shared_out_of_bounds,
   uninitialized,

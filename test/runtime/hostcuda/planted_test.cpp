@@ -71,6 +71,13 @@ BOOST_AUTO_TEST_CASE(the_right_kernel_is_right_in_every_order_and_block_size) {
 BOOST_AUTO_TEST_CASE(a_missing_barrier_is_a_data_race) {
   test::expect_report("ThreadSanitizer: data race", [] { run(Planted::missing_barrier, 64); });
 }
+// Also when one thread of the machine runs both, one after the other.
+BOOST_AUTO_TEST_CASE(blocks_that_write_the_same_place_are_a_data_race) {
+  const int saved = hostcuda::pool_threads();
+  hostcuda::set_pool_threads(1);
+  test::expect_report("ThreadSanitizer: data race", [] { run(Planted::blocks_collide, 64); });
+  hostcuda::set_pool_threads(saved);
+}
 #else
 BOOST_AUTO_TEST_CASE(a_missing_barrier_gives_a_wrong_result_at_more_than_one_thread) {
   for (const auto order : kOrders)
