@@ -9,13 +9,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <regex>
 #include <string>
 
 #include "test/fixture.h"
 
 namespace spillway::test {
 
-// Runs `faulty` where it may do harm and expects `report` in what the process printed.
+// Runs `faulty` where it may do harm and expects `report`, a regular expression, in what the process printed.
 inline void expect_report(const std::string& report, const std::function<void()>& faulty) {
   constexpr const char* kInside = "SPILLWAY_PLANTED";
   if (std::getenv(kInside)) {
@@ -25,16 +26,17 @@ inline void expect_report(const std::string& report, const std::function<void()>
   }
   const std::string command = std::string(kInside) + "=1 " + std::filesystem::read_symlink("/proc/self/exe").string() +
                               " --run_test=" + boost::unit_test::framework::current_test_case().full_name() + " 2>&1";
+  const std::regex expected(report);
   std::string output;
   // Where the scheduler happens to order the threads, a race may go unseen: a few tries.
-  for (int attempt = 0; attempt < 5 && output.find(report) == std::string::npos; ++attempt) {
+  for (int attempt = 0; attempt < 5 && !std::regex_search(output, expected); ++attempt) {
     output.clear();
     FILE* pipe = ::popen(command.c_str(), "r");
     std::array<char, 512> part;
     while (std::fgets(part.data(), part.size(), pipe)) output += part.data();
     ::pclose(pipe);
   }
-  BOOST_TEST_CONTEXT(output) BOOST_TEST(output.find(report) != std::string::npos);
+  BOOST_TEST_CONTEXT(output) BOOST_TEST(std::regex_search(output, expected));
 }
 
 // `right` computes with the fault in place and says whether the result was right all the same.

@@ -1,5 +1,5 @@
-// planted.h - the faults that planted.cu has a kernel for. All run one block of `threads` on x (threads); blocks_collide
-// runs two.
+// planted.h - the faults that planted.cu has a kernel for. All run one block of `threads` on x (threads), except that
+// blocks_collide runs two.
 #pragma once
 #include <cuda_runtime_api.h>
 
