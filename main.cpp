@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <optional>
 
 #include "decision/commands.h"
 #include "decision/provenance.h"
@@ -34,8 +35,8 @@ void add_workload(CLI::App* app, decision::WorkloadOptions& w) {
 #ifdef SPILLWAY_HOST
 // What only a device that is a program can be told.
 struct HostOptions {
-  std::uint64_t device_memory = 0;
-  int pool_threads = 0;
+  std::optional<std::uint64_t> device_memory;
+  std::optional<int> pool_threads;
   std::vector<std::string> faults;
 
   void add(CLI::App* app) {
@@ -47,9 +48,14 @@ struct HostOptions {
         "arm a fault: cudaMalloc:3 (third call fails), delay:1:5ms (each task of stream 1), link:2.5 (GB/s)");
   }
   void apply() const {
-    if (device_memory > 0) hostcuda::set_device_memory(static_cast<std::int64_t>(device_memory));
-    if (pool_threads < 0) throw Error(fmt::format("pool-threads {}: at least 1", pool_threads));
-    if (pool_threads > 0) hostcuda::set_pool_threads(pool_threads);
+    constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 62;
+    constexpr int kMostThreads = 1024;
+    if (device_memory && (*device_memory < 1 || *device_memory > kMostMemory))
+      throw Error(fmt::format("device-memory {}: 1 byte to {}", *device_memory, kMostMemory));
+    if (pool_threads && (*pool_threads < 1 || *pool_threads > kMostThreads))
+      throw Error(fmt::format("pool-threads {}: 1 to {}", *pool_threads, kMostThreads));
+    if (device_memory) hostcuda::set_device_memory(static_cast<std::int64_t>(*device_memory));
+    if (pool_threads) hostcuda::set_pool_threads(*pool_threads);
     for (const std::string& fault : faults) hostcuda::arm_fault(fault);
   }
 };

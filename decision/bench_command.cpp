@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -22,9 +23,21 @@ void check_options(const BenchmarkOptions& o) {
       throw Error(fmt::format("unknown strategy '{}': choose from {}", name, fmt::join(known, ", ")));
     if (!seen.insert(name).second) throw Error(fmt::format("strategy '{}' is named twice", name));
   }
-  if (o.warmup < 0) throw Error(fmt::format("warmup {}: 0 or more steps", o.warmup));
-  if (o.iters < 1) throw Error(fmt::format("iters {}: at least 1 measured step", o.iters));
-  if (o.repeats < 1) throw Error(fmt::format("repeats {}: at least 1", o.repeats));
+  constexpr int kMost = 1'000'000;
+  const auto within = [kMost](const char* name, int value, int least) {
+    if (value < least || value > kMost) throw Error(fmt::format("{} {}: {} to {}", name, value, least, kMost));
+  };
+  within("warmup", o.warmup, 0);
+  within("iters", o.iters, 1);
+  within("repeats", o.repeats, 1);
+  const auto finite = [](const char* name, const std::optional<double>& value) {
+    if (value && !std::isfinite(*value)) throw Error(fmt::format("{} {}: a finite number", name, *value));
+  };
+  finite("memory-cap-mb", o.memory_cap_mb);
+  finite("min-samples-per-s", o.min_samples_per_s);
+  finite("max-val-loss", o.max_val_loss);
+  finite("saving-threshold-mb", o.thresholds.saving_mb);
+  finite("throughput-threshold", o.thresholds.throughput_ratio);
 }
 
 }  // namespace
@@ -40,16 +53,16 @@ int bench(BenchCommand command) {
   RunFolder folder(command.results,
                    command.run.empty() ? default_run_name(device.is_host, config.name, o.workload.seq) : command.run);
   const std::string record = device.is_host ? "76_host_memory.json" : "76_real_gpu_memory.json";
-  folder.prepare(record);
 
-  fmt::print("model {}{}: {:.1f} M parameters; batch {}, seq {}, {}; {}\n", config.name,
-             chosen ? " (the default on this device)" : "", static_cast<double>(config.parameters()) / 1e6,
-             o.workload.batch, o.workload.seq, o.workload.dtype, workload.tokens().description());
-  fmt::print("device {}, {:.0f} MiB; {} warm-up + {} measured steps, {} times\n\n", device.name,
-             static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0), o.warmup, o.iters, o.repeats);
-  std::fflush(stdout);
-  catch_interrupts();
   try {
+    folder.prepare(record);
+    catch_interrupts();
+    fmt::print("model {}{}: {:.1f} M parameters; batch {}, seq {}, {}; {}\n", config.name,
+               chosen ? " (the default on this device)" : "", static_cast<double>(config.parameters()) / 1e6,
+               o.workload.batch, o.workload.seq, o.workload.dtype, workload.tokens().description());
+    fmt::print("device {}, {:.0f} MiB; {} warm-up + {} measured steps, {} times\n\n", device.name,
+               static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0), o.warmup, o.iters, o.repeats);
+    std::fflush(stdout);
     Progress progress;
     const Benchmark benchmark = run_benchmark(
         o, device, workload, [&](const std::string& text) { progress.show(text); }, interrupted);

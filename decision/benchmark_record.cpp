@@ -1,6 +1,7 @@
 // benchmark_record.cpp - experiment 76 as a file: the raw record of PROTOCOL.md, field for field, and beside it what we
 // add (exact bytes, every sample, the categories at the peak). What was not measured is null.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "decision/provenance.h"
@@ -10,10 +11,6 @@ namespace spillway::decision {
 namespace {
 using Json = nlohmann::ordered_json;
 
-double mib(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1024.0 * 1024.0);
-}
-
 Json or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
@@ -22,23 +19,20 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// Median over the measured steps of one field of the cost.
-template <class Field>
-double median_cost(const Measurement& m, Field field) {
-  std::vector<double> values;
-  for (const activation::StepCost& c : m.costs) values.push_back(static_cast<double>(c.*field));
-  return median(values);
+// The exact integer beside a figure in MiB. Exact: MiB of whole bytes are doubles without rounding up to 2^53 bytes.
+Json bytes_or_null(const std::optional<double>& mebibytes) {
+  return mebibytes ? Json(std::llround(*mebibytes * 1024.0 * 1024.0)) : Json(nullptr);
 }
 
 Json cost(const Measurement& m) {
   using Cost = activation::StepCost;
   Json c;
-  c["recompute_ms"] = m.recomputes ? Json(median_cost(m, &Cost::recompute_ms)) : Json(nullptr);
+  c["recompute_ms"] = m.recomputes ? Json(median_ms(m, &Cost::recompute_ms)) : Json(nullptr);
   c["recompute_flops"] = m.recomputes ? Json(m.costs.back().recompute_flops) : Json(nullptr);
   c["offload_bytes"] = m.offloads ? Json(m.costs.back().offload_bytes) : Json(nullptr);
   c["prefetch_bytes"] = m.offloads ? Json(m.costs.back().prefetch_bytes) : Json(nullptr);
-  c["transfer_ms"] = m.offloads ? Json(median_cost(m, &Cost::transfer_ms)) : Json(nullptr);
-  c["exposed_transfer_ms"] = m.offloads ? Json(median_cost(m, &Cost::exposed_transfer_ms)) : Json(nullptr);
+  c["transfer_ms"] = m.offloads ? Json(median_ms(m, &Cost::transfer_ms)) : Json(nullptr);
+  c["exposed_transfer_ms"] = m.offloads && !m.pageable ? Json(median_ms(m, &Cost::exposed_transfer_ms)) : Json(nullptr);
   c["pinned_host_bytes"] = m.offloads ? Json(m.pinned_host_bytes) : Json(nullptr);
   c["allocator_retries"] = m.allocator_retries;
   return c;
@@ -52,13 +46,11 @@ Json candidate(const Measurement& m, const Candidate& rules, int repeats) {
     c["error"] = m.error;
     return c;
   }
-  std::vector<double> times;
   Json samples = Json::array();
   for (const Sample& s : m.samples) {
-    times.push_back(s.step_time_ms);
     samples.push_back({{"repeat", s.repeat + 1}, {"step_time_ms", s.step_time_ms}, {"loss", s.loss}});
   }
-  c["step_time_ms"] = median(times);
+  c["step_time_ms"] = median(step_times(m));
   c["samples_per_s"] = or_null(rules.samples_per_s);
   c["loss"] = m.samples.back().loss;
   c["eval_loss"] = or_null(m.eval_loss);
@@ -77,7 +69,8 @@ Json candidate(const Measurement& m, const Candidate& rules, int repeats) {
   c["noisy"] = spread(m) > kNoisySpread;
   c["repeats_requested"] = repeats;
   c["repeats_measured"] = m.samples.back().repeat + 1;
-  c["repeats_agree"] = m.repeats_agree;
+  c["losses_agree"] = m.losses_agree;
+  c["peaks_agree"] = m.peaks_agree;
   c["samples"] = samples;
   return c;
 }
@@ -105,7 +98,8 @@ Json config(const Benchmark& b, const std::string& command) {
   c["strategies"] = o.strategies;
   c["torch"] = nullptr;
   c["torch_cuda"] = host ? Json(nullptr) : Json(cuda_version(b.device.runtime_version));
-  c["driver"] = host ? Json(nullptr) : Json(cuda_version(b.device.driver_version));
+  c["driver"] = host ? Json(nullptr) : or_null(driver_version());
+  c["driver_cuda"] = host ? Json(nullptr) : Json(cuda_version(b.device.driver_version));  // the newest it supports
   c["device"] = b.device.name;
   c["processor"] = or_null(processor_name());
   c["device_memory_bytes"] = b.device.memory_bytes;
@@ -124,9 +118,11 @@ nlohmann::ordered_json benchmark_record(const Benchmark& b, const std::string& c
   r["source_baseline"] = nullptr;
   r["config"] = config(b, command);
   r["budget"] = {{"memory_cap_mb", or_null(b.budget.memory_cap_mb)},
+                 {"memory_cap_bytes", bytes_or_null(b.budget.memory_cap_mb)},
                  {"min_samples_per_s", or_null(b.budget.min_samples_per_s)}};
   r["quality_floor"] = {{"max_val_loss", or_null(b.budget.max_val_loss)}};
   r["thresholds"] = {{"saving_mb", b.options.thresholds.saving_mb},
+                     {"saving_bytes", bytes_or_null(b.options.thresholds.saving_mb)},
                      {"throughput_ratio", b.options.thresholds.throughput_ratio},
                      {"noisy_spread", kNoisySpread}};
   const auto rules = candidates(b.measurements, b.options.workload.batch);
@@ -144,8 +140,11 @@ nlohmann::ordered_json benchmark_record(const Benchmark& b, const std::string& c
                   {"feasible_names", s.feasible_names},
                   {"best_candidate", or_null(s.best_candidate)},
                   {"baseline_peak_memory_mb", or_null(s.baseline_peak_memory_mb)},
+                  {"baseline_peak_memory_bytes", bytes_or_null(s.baseline_peak_memory_mb)},
                   {"best_peak_memory_mb", or_null(s.best_peak_memory_mb)},
+                  {"best_peak_memory_bytes", bytes_or_null(s.best_peak_memory_mb)},
                   {"memory_saving_mb", s.memory_saving_mb},
+                  {"memory_saving_bytes", bytes_or_null(s.memory_saving_mb)},
                   {"throughput_ratio", or_null(s.throughput_ratio)}};
   r["decision"] = {
       {"decision", b.decision.decision}, {"reason", b.decision.reason}, {"next_action", b.decision.next_action}};

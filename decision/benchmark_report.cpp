@@ -10,22 +10,12 @@
 namespace spillway::decision {
 namespace {
 
-std::string mib(double bytes) {
-  return fmt::format("{:.1f}", bytes / (1024.0 * 1024.0));
-}
-std::string mib(std::int64_t bytes) {
-  return mib(static_cast<double>(bytes));
+std::string in_mib(std::int64_t bytes) {
+  return fmt::format("{:.1f}", mib(bytes));
 }
 
 double median_step_ms(const Measurement& m) {
-  std::vector<double> times;
-  for (const Sample& s : m.samples) times.push_back(s.step_time_ms);
-  return median(times);
-}
-double median_ms(const Measurement& m, double activation::StepCost::*field) {
-  std::vector<double> values;
-  for (const activation::StepCost& c : m.costs) values.push_back(c.*field);
-  return median(values);
+  return median(step_times(m));
 }
 
 Table comparison(const Benchmark& b) {
@@ -43,12 +33,13 @@ Table comparison(const Benchmark& b) {
     const bool is_base = &m == base;
     t.row({m.strategy, fmt::format("{:.1f}", ms),
            fmt::format("{:.1f}%{}", 100 * spread(m), spread(m) > kNoisySpread ? " noisy" : ""),
-           fmt::format("{:.3f}", static_cast<double>(b.options.workload.batch) * 1000 / ms), mib(m.peak_bytes),
-           mib(m.peak_reserved_bytes), base && !is_base ? mib(base->peak_bytes - m.peak_bytes) : "-",
+           fmt::format("{:.3f}", static_cast<double>(b.options.workload.batch) * 1000 / ms), in_mib(m.peak_bytes),
+           in_mib(m.peak_reserved_bytes), base && !is_base ? in_mib(base->peak_bytes - m.peak_bytes) : "-",
            base ? fmt::format("{:.3f}", median_step_ms(*base) / ms) : "-",
            m.recomputes ? fmt::format("{:.1f}", median_ms(m, &activation::StepCost::recompute_ms)) : "-",
-           m.offloads ? mib(m.costs.back().offload_bytes + m.costs.back().prefetch_bytes) : "-",
-           m.offloads ? fmt::format("{:.1f}", median_ms(m, &activation::StepCost::exposed_transfer_ms)) : "-",
+           m.offloads ? in_mib(m.costs.back().offload_bytes + m.costs.back().prefetch_bytes) : "-",
+           m.offloads && !m.pageable ? fmt::format("{:.1f}", median_ms(m, &activation::StepCost::exposed_transfer_ms))
+                                     : "-",
            fmt::format("{:.6f}", m.samples.back().loss), fmt::format("{:.6f}", *m.eval_loss)});
   }
   return t;
@@ -68,10 +59,11 @@ Table at_peak(const Benchmark& b) {
     std::vector<std::string> row = {m.strategy};
     std::int64_t sum = 0;
     for (std::int64_t bytes : m.at_peak) {
-      row.push_back(mib(bytes));
+      row.push_back(in_mib(bytes));
       sum += bytes;
     }
-    row.insert(row.end(), {mib(sum), mib(m.peak_activation_bytes), m.offloads ? mib(m.pinned_host_bytes) : "-"});
+    row.insert(row.end(),
+               {in_mib(sum), in_mib(m.peak_activation_bytes), m.offloads ? in_mib(m.pinned_host_bytes) : "-"});
     t.row(row);
   }
   return t;

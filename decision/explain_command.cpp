@@ -15,8 +15,8 @@ using activation::LayerSpec;
 using activation::Placement;
 using activation::Plan;
 
-std::string mib(std::int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1024.0 * 1024.0));
+std::string in_mib(std::int64_t bytes) {
+  return fmt::format("{:.2f}", mib(bytes));
 }
 
 // Runs of neighbouring layers whose tensors are placed alike: [first, last].
@@ -42,7 +42,7 @@ std::string plan_table(const Plan& plan, const LayerSpec& spec) {
   const int tensors = static_cast<int>(spec.tensors.size());
   for (int t = 0; t < tensors; ++t) {
     const auto& tensor = spec.tensors[static_cast<std::size_t>(t)];
-    std::vector<std::string> row = {tensor.name, tensor.shape, mib(tensor.bytes)};
+    std::vector<std::string> row = {tensor.name, tensor.shape, in_mib(tensor.bytes)};
     for (const auto& group : groups) row.emplace_back(activation::to_string(plan.at(group.first, t)));
     std::int64_t kept = 0, moved = 0, recomputed = 0;
     for (int l = 0; l < plan.layers(); ++l) {
@@ -50,7 +50,7 @@ std::string plan_table(const Plan& plan, const LayerSpec& spec) {
       if (plan.at(l, t) == Placement::offload) moved += 2 * tensor.bytes;  // out and back
       if (plan.at(l, t) == Placement::recompute) recomputed += tensor.bytes;
     }
-    for (std::int64_t bytes : {kept, moved, recomputed}) row.push_back(bytes ? mib(bytes) : "-");
+    for (std::int64_t bytes : {kept, moved, recomputed}) row.push_back(bytes ? in_mib(bytes) : "-");
     table.row(row);
   }
   return table.text();
@@ -94,11 +94,10 @@ int explain(const ExplainCommand& command) {
   fmt::print(
       "a step keeps {} MiB of saved tensors on the device, moves {} MiB out and {} MiB back, and runs {:.3f} GFLOP "
       "again\n\n",
-      mib(totals.kept_bytes), mib(report.offload_bytes), mib(report.prefetch_bytes),
+      in_mib(totals.kept_bytes), in_mib(report.offload_bytes), in_mib(report.prefetch_bytes),
       static_cast<double>(report.recompute_flops) / 1e9);
 
-  fmt::print("schedule: {} actions, {} events (d = waits for event, -> = records it)\n", schedule.actions.size(),
-             schedule.events);
+  fmt::print("schedule: {} actions, {} events\n", schedule.actions.size(), schedule.events);
   bool elided = false;
   for (const activation::Action& action : schedule.actions) {
     // The first, second and last layer show everything that happens; those between are alike.
@@ -113,7 +112,7 @@ int explain(const ExplainCommand& command) {
     return 1;
   }
   fmt::print("\nchecked: no race, no use outside a lifetime, nothing left behind; saved tensors peak at {} MiB\n",
-             mib(report.peak_saved_bytes));
+             in_mib(report.peak_saved_bytes));
   return 0;
 }
 

@@ -53,6 +53,13 @@ std::string cuda_version(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+std::string driver_version() {
+  std::ifstream info("/proc/driver/nvidia/version");  // "NVRM version: NVIDIA UNIX ... Kernel Module  580.65.06  ..."
+  for (std::string word; info >> word;)
+    if (word.find_first_not_of("0123456789.") == std::string::npos && word.find('.') != std::string::npos) return word;
+  return "";
+}
+
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)

@@ -13,6 +13,8 @@ std::string command_line(int argc, const char* const* argv);
 std::string git_commit();
 // "13.0" from 13000.
 std::string cuda_version(int version);
+// The NVIDIA driver's own version ("580.65.06"); "" where there is none.
+std::string driver_version();
 // The processor's name as the system gives it; "" where it does not.
 std::string processor_name();
 

@@ -11,6 +11,9 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/launch_error.h"
+#include "kernels/matmul.h"
+
 namespace spillway::decision {
 namespace {
 
@@ -23,6 +26,17 @@ struct Tokens {
   data::TokenBatch training, evaluation;
 };
 
+// Memory runs out in more places than the allocator: host memory to offload to, a stream, a kernel loaded late,
+// cuBLAS's own workspace.
+bool is_out_of_memory(const std::exception& e) {
+  if (dynamic_cast<const memory::OutOfMemory*>(&e)) return true;
+  if (const auto* cuda = dynamic_cast<const CudaError*>(&e)) return cuda->code() == cudaErrorMemoryAllocation;
+  if (const auto* launch = dynamic_cast<const kernels::LaunchError*>(&e))
+    return launch->error() == cudaErrorMemoryAllocation;
+  const auto* cublas = dynamic_cast<const kernels::CublasError*>(&e);
+  return cublas && cublas->status() == CUBLAS_STATUS_ALLOC_FAILED;
+}
+
 // One repeat of one strategy, added to `m`.
 void run_once(const BenchmarkOptions& o, const Workload& workload, const Tokens& tokens, int repeat, Measurement& m,
               const std::function<void(const std::string&)>& progress, const std::function<bool()>& stop) {
@@ -32,6 +46,7 @@ void run_once(const BenchmarkOptions& o, const Workload& workload, const Tokens&
   const activation::PlanTotals plan = activation::totals(trainer->store().plan(), trainer->store().spec());
   m.recomputes = plan.recompute_flops > 0;
   m.offloads = plan.offloaded_bytes > 0;
+  m.pageable = trainer->store().plan().host_memory == memory::HostMemory::pageable;
 
   const int steps = o.warmup + o.iters;
   for (int i = 0; i < steps; ++i) {
@@ -50,7 +65,7 @@ void run_once(const BenchmarkOptions& o, const Workload& workload, const Tokens&
   const auto peak_activation = stats.max_by_category[static_cast<std::size_t>(memory::Category::activation)];
   const bool first = !m.eval_loss;
   if (!first && (m.peak_bytes != stats.max_allocated || m.peak_reserved_bytes != stats.max_reserved))
-    m.repeats_agree = false;
+    m.peaks_agree = false;
   m.peak_bytes = std::max(m.peak_bytes, stats.max_allocated);
   m.peak_reserved_bytes = std::max(m.peak_reserved_bytes, stats.max_reserved);
   m.peak_activation_bytes = std::max(m.peak_activation_bytes, peak_activation);
@@ -61,11 +76,11 @@ void run_once(const BenchmarkOptions& o, const Workload& workload, const Tokens&
 
   progress(fmt::format("repeat {}/{}  {}  evaluation", repeat + 1, o.repeats, m.strategy));
   const float eval = trainer->evaluate(tokens.evaluation);
-  if (!first && !same_bits(*m.eval_loss, eval)) m.repeats_agree = false;
+  if (!first && !same_bits(*m.eval_loss, eval)) m.losses_agree = false;
   m.eval_loss = eval;
   const auto iters = static_cast<std::size_t>(o.iters);
   for (std::size_t i = 0; !first && i < iters; ++i)
-    if (!same_bits(m.samples[i].loss, m.samples[m.samples.size() - iters + i].loss)) m.repeats_agree = false;
+    if (!same_bits(m.samples[i].loss, m.samples[m.samples.size() - iters + i].loss)) m.losses_agree = false;
 }
 
 void judge(Measurement& m) {
@@ -84,7 +99,7 @@ bool identical_losses(const std::vector<Measurement>& measurements) {
   const Measurement* reference = nullptr;
   for (const Measurement& m : measurements) {
     if (m.status != "ok") continue;
-    if (!m.repeats_agree) return false;
+    if (!m.losses_agree) return false;
     if (!reference) {
       reference = &m;
       continue;
@@ -98,9 +113,20 @@ bool identical_losses(const std::vector<Measurement>& measurements) {
 
 }  // namespace
 
-double spread(const Measurement& m) {
+std::vector<double> step_times(const Measurement& m) {
   std::vector<double> times;
   for (const Sample& s : m.samples) times.push_back(s.step_time_ms);
+  return times;
+}
+
+double median_ms(const Measurement& m, double activation::StepCost::*field) {
+  std::vector<double> values;
+  for (const activation::StepCost& c : m.costs) values.push_back(c.*field);
+  return median(values);
+}
+
+double spread(const Measurement& m) {
+  const std::vector<double> times = step_times(m);
   return median_absolute_deviation(times) / median(times);
 }
 
@@ -122,10 +148,8 @@ std::vector<Candidate> candidates(const std::vector<Measurement>& measurements, 
   for (const Measurement& m : measurements) {
     Candidate c{m.strategy, m.status, {}, {}, {}, {}};
     if (m.status == "ok") {
-      std::vector<double> times;
-      for (const Sample& s : m.samples) times.push_back(s.step_time_ms);
-      c.peak_memory_mb = static_cast<double>(m.peak_bytes) / (1024.0 * 1024.0);
-      c.samples_per_s = static_cast<double>(batch) * 1000.0 / median(times);
+      c.peak_memory_mb = mib(m.peak_bytes);
+      c.samples_per_s = static_cast<double>(batch) * 1000.0 / median(step_times(m));
       c.eval_loss = *m.eval_loss;
     }
     list.push_back(c);
@@ -156,7 +180,8 @@ Benchmark run_benchmark(const BenchmarkOptions& options, const DeviceInfo& devic
       if (m.status == "oom") continue;  // its bytes do not depend on the repeat
       try {
         run_once(o, workload, tokens, repeat, m, progress, stop);
-      } catch (const memory::OutOfMemory& e) {
+      } catch (const std::exception& e) {
+        if (!is_out_of_memory(e)) throw;
         m.status = "oom";
         m.error = e.what();
       }
@@ -167,7 +192,7 @@ Benchmark run_benchmark(const BenchmarkOptions& options, const DeviceInfo& devic
     if (m.status == "ok") judge(m);
   b.losses_identical = identical_losses(b.measurements);
   const auto list = candidates(b.measurements, o.workload.batch);
-  b.budget.memory_cap_mb = o.memory_cap_mb.value_or(static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0));
+  b.budget.memory_cap_mb = o.memory_cap_mb.value_or(mib(device.memory_bytes));
   b.budget.min_samples_per_s = o.min_samples_per_s;
   b.budget.max_val_loss = o.max_val_loss ? o.max_val_loss : default_quality_floor(list);
   b.summary = summarize(list, b.budget);

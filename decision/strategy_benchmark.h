@@ -38,12 +38,13 @@ struct Measurement {
   std::string error;          // one line, unless ok
   std::vector<Sample> samples;
   std::optional<float> eval_loss;
-  bool repeats_agree = true;  // losses and peaks of every repeat equal, bit for bit
+  bool losses_agree = true, peaks_agree = true;  // of every repeat: equal bit for bit, byte for byte
   std::int64_t peak_bytes = 0, peak_reserved_bytes = 0, peak_activation_bytes = 0;
   memory::CategoryBytes at_peak{};
   std::int64_t allocator_retries = 0, pinned_host_bytes = 0;
   std::int64_t lmhead_chunk = 0;  // as resolved: tokens of logits at a time
   bool recomputes = false, offloads = false;
+  bool pageable = false;  // offloads through pageable memory: copies block the host, and nothing waits on a stream
   std::vector<activation::StepCost> costs;  // of each sample
 };
 
@@ -58,6 +59,13 @@ struct Benchmark {
   Decision decision;
 };
 
+// Of every measured step, in ms.
+std::vector<double> step_times(const Measurement& m);
+// Median over the measured steps of one time of their cost.
+double median_ms(const Measurement& m, double activation::StepCost::*field);
+inline double mib(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
 // Spread of the step times: MAD / median.
 double spread(const Measurement& m);
 // Above this the times are marked doubtful.

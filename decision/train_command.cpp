@@ -38,8 +38,8 @@ int train(const TrainCommand& command) {
   const WorkloadOptions& w = workload.options();
   memory::CudaDeviceMemory memory;
   memory::CachingAllocator allocator(memory);
-  const Stream norm_stream("gradient norm");
   auto trainer = workload.trainer(command.strategy, allocator);
+  const Stream norm_stream("gradient norm");
   const data::TokenBatch held_out = workload.tokens().evaluation(w.batch, w.seq);
 
   fmt::print("training {} on {}; {} steps of {} x {} tokens, strategy {}\n", workload.config().name,

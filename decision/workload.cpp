@@ -3,9 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
-
-#include "model/saved_tensors.h"
 
 namespace spillway::decision {
 
@@ -19,15 +18,12 @@ Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : o
     throw Error(fmt::format("dtype '{}': this build computes in float32 only", options_.dtype));
   config_ = model::resolve_config(options_.model);
   config_.validate();
-  if (options_.seq < 2)
-    throw Error(
-        fmt::format("seq {}: a row needs at least 2 tokens, one to predict from and one to predict", options_.seq));
-  if (options_.seq > config_.max_positions)
-    throw Error(fmt::format("seq {}: {} has {} positions", options_.seq, config_.name, config_.max_positions));
-  if (options_.batch < 1) throw Error(fmt::format("batch {}: at least 1 row", options_.batch));
+  model::check_shape(config_, options_.batch, options_.seq);
   if (options_.lmhead_chunk < -1)
     throw Error(fmt::format("lmhead-chunk {}: tokens of logits at a time, 0 for all at once", options_.lmhead_chunk));
-  model::layer_spec(config_, options_.batch, options_.seq, sizeof(float));  // refuses sizes that overflow
+  for (const auto& [name, value] :
+       {std::pair("lr", options_.adamw.lr), std::pair("weight-decay", options_.adamw.weight_decay)})
+    if (!std::isfinite(value) || value < 0) throw Error(fmt::format("{} {}: a finite number, 0 or more", name, value));
   tokens_ = data::open_tokens(options_.data, config_.vocab, options_.seed);
   if (std::filesystem::is_directory(options_.model)) weights_ = model::Safetensors::open_folder(options_.model);
 }

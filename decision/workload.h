@@ -35,7 +35,6 @@ class Workload {
   data::TokenSource& tokens() { return *tokens_; }
   // A trainer with this workload's weights: the folder's safetensors, else drawn from the seed.
   std::unique_ptr<model::Trainer> trainer(const std::string& strategy, memory::CachingAllocator& allocator) const;
-  bool weights_from_files() const { return weights_.has_value(); }
 
  private:
   WorkloadOptions options_;

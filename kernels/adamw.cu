@@ -14,8 +14,8 @@ namespace {
 // ---- kernel ---------------------------------------------------------------------------------------------------------
 
 struct Coefficients {
-  float decay;            // 1 - lr * weight_decay
-  float one_minus_beta1;  //
+  float decay;  // 1 - lr * weight_decay
+  float one_minus_beta1;
   float beta2, one_minus_beta2;
   float step_size;         // lr / (1 - beta1^step)
   float root_correction2;  // sqrt(1 - beta2^step)

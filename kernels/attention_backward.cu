@@ -39,7 +39,7 @@ enum class Resident { queries, keys };
 
 template <int D, Resident resident>
 struct BackwardTile {
-  static constexpr int kResident = kSerial ? 64 : (D > 64 ? 16 : 32), kPassing = kSerial && D <= 64 ? 64 : kResident;
+  static constexpr int kResident = kSerial ? 64 : (D > 64 ? 16 : 32), kPassing = kResident;
   static constexpr int kQueries = resident == Resident::queries ? kResident : kPassing;
   static constexpr int kFloats = (resident == Resident::keys ? 4 : 3) * kResident * D + 2 * kPassing * kPitch<D> +
                                  2 * kPassing * kResident + 2 * kQueries;

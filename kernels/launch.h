@@ -3,13 +3,15 @@
 //   nvcc                    for GPUs
 //   g++ -DSPILLWAY_SERIAL   one thread a block: this is what trains on a CPU
 //   g++ -DSPILLWAY_FIBER    many threads a block, each a fiber: this is what verifies the parallel logic
-// Everything whose meaning differs between the three is in this file; `<<<>>>` stands here and nowhere else.
+// What differs between the three for every kernel is in this file (lanes.h has what one thread computes with); `<<<>>>`
+// stands here and nowhere else.
 #pragma once
 #include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 
+#include "kernels/launch_error.h"
 #include "kernels/work.h"
 
 #if defined(__CUDACC__)
@@ -56,19 +58,6 @@ inline constexpr bool kSerial = true;  // where a tile that suits one vectorizin
 #else
 inline constexpr bool kSerial = false;
 #endif
-
-// A launch was refused. One line: the operator, CUDA's error name and its description.
-class LaunchError : public std::runtime_error {
- public:
-  LaunchError(const char* name, cudaError_t error)
-      : std::runtime_error(std::string("launching ") + name + ": " + cudaGetErrorName(error) + ", " +
-                           cudaGetErrorString(error)),
-        error_(error) {}
-  cudaError_t error() const { return error_; }
-
- private:
-  cudaError_t error_;
-};
 
 struct LaunchConfig {
   dim3 grid, block;

@@ -21,6 +21,7 @@ std::string shape(Index m, Index n, Index k) {
 template <class T>
 void matmul(cublasHandle_t handle, Transpose a_op, Transpose b_op, Index m, Index n, Index k, const T* a, const T* b,
             float beta, T* c, cudaStream_t stream) {
+  static_assert(sizeof(T) == sizeof(float), "cublasGemmEx is told CUDA_R_32F below");
   constexpr Index kMax = std::numeric_limits<int>::max();
   if (m < 0 || n < 0 || k < 0 || m > kMax || n > kMax || k > kMax)
     throw std::invalid_argument(shape(m, n, k) + ": cuBLAS takes sizes from 0 to " + std::to_string(kMax));
@@ -38,8 +39,8 @@ void matmul(cublasHandle_t handle, Transpose a_op, Transpose b_op, Index m, Inde
                    CUDA_R_32F, row(b_op == Transpose::yes ? k : n), a, CUDA_R_32F, row(a_op == Transpose::yes ? m : k),
                    &beta, c, CUDA_R_32F, row(n), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(shape(m, n, k) + ": cublasGemmEx answered " + cublasGetStatusName(status) + ": " +
-                             cublasGetStatusString(status));
+    throw CublasError(status, shape(m, n, k) + ": cublasGemmEx answered " + cublasGetStatusName(status) + ": " +
+                                  cublasGetStatusString(status));
 }
 
 template void matmul<float>(cublasHandle_t, Transpose, Transpose, Index, Index, Index, const float*, const float*,

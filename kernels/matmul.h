@@ -3,9 +3,22 @@
 #pragma once
 #include <cublas_v2.h>
 
+#include <stdexcept>
+#include <string>
+
 #include "kernels/work.h"
 
 namespace spillway::kernels {
+
+// cuBLAS refused a product. One line: shape, status and its description.
+class CublasError : public std::runtime_error {
+ public:
+  CublasError(cublasStatus_t status, const std::string& message) : std::runtime_error(message), status_(status) {}
+  cublasStatus_t status() const { return status_; }
+
+ private:
+  cublasStatus_t status_;
+};
 
 enum class Transpose : std::uint8_t { no, yes };
 

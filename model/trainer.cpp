@@ -3,6 +3,7 @@
 #include "model/trainer.h"
 
 #include <limits>
+#include <utility>
 
 #include "kernels/embedding.h"
 #include "model/decoder_block.h"
@@ -19,15 +20,7 @@ constexpr std::int64_t kMaxRows = std::numeric_limits<std::int32_t>::max() / 4;
 
 const Config& checked(const Config& config, const TrainerOptions& options) {
   config.validate();
-  if (options.batch < 1) throw Error("batch " + std::to_string(options.batch) + ": must be at least 1");
-  if (options.seq < 2)
-    throw Error("seq " + std::to_string(options.seq) + ": must be at least 2, to have a next token to predict");
-  if (options.seq > config.max_positions)
-    throw Error("seq " + std::to_string(options.seq) + ": " + config.name + " has " +
-                std::to_string(config.max_positions) + " positions");
-  if (checked_mul(options.batch, options.seq, "batch x seq") > kMaxRows)
-    throw Error("batch " + std::to_string(options.batch) + " x seq " + std::to_string(options.seq) +
-                ": more tokens a step than " + std::to_string(kMaxRows));
+  check_shape(config, options.batch, options.seq);
   return config;
 }
 
@@ -36,6 +29,18 @@ activation::Plan plan_of(const TrainerOptions& options, const activation::LayerS
 }
 
 }  // namespace
+
+void check_shape(const Config& config, std::int64_t batch, std::int64_t seq) {
+  if (batch < 1) throw Error("batch " + std::to_string(batch) + ": must be at least 1");
+  if (seq < 2) throw Error("seq " + std::to_string(seq) + ": must be at least 2, to have a next token to predict");
+  if (seq > config.max_positions)
+    throw Error("seq " + std::to_string(seq) + ": " + config.name + " has " + std::to_string(config.max_positions) +
+                " positions");
+  if (checked_mul(batch, seq, "batch x seq") > kMaxRows)
+    throw Error("batch " + std::to_string(batch) + " x seq " + std::to_string(seq) + ": more tokens a step than " +
+                std::to_string(kMaxRows));
+  layer_spec(config, batch, seq, sizeof(float));  // refuses sizes that overflow
+}
 
 struct Trainer::Impl final : activation::StepOperators {
   Impl(const Config& c, const TrainerOptions& options, memory::CachingAllocator& allocator)
@@ -122,7 +127,9 @@ struct Trainer::Impl final : activation::StepOperators {
 
   float evaluate(const data::TokenBatch& tokens, Head::LookAtLogits look) {
     look_at_logits = std::move(look);
-    return run_pass(tokens, false, [&] { store.evaluate(*this); });
+    const float result = run_pass(tokens, false, [&] { store.evaluate(*this); });
+    look_at_logits = nullptr;
+    return result;
   }
 
   float* saved(int layer, Saved tensor) const { return static_cast<float*>(store.tensor(layer, tensor)); }

@@ -26,6 +26,10 @@ struct TrainerOptions {
   activation::StoreOptions store{};
 };
 
+// Error, in one line, when the model cannot train on rows of this shape: seq below 2 or above its positions, batch
+// below 1, more tokens than a step can index, sizes that overflow.
+void check_shape(const Config& config, std::int64_t batch, std::int64_t seq);
+
 struct StepResult {
   float loss = 0;      // before the update
   double step_ms = 0;  // device time from the first to the last action, by events

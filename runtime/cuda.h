@@ -36,7 +36,7 @@ struct DeviceInfo {
 };
 DeviceInfo require_device();
 
-// A non-blocking stream (no implicit order with the legacy stream). `name` is what ranges, faults and traces call it.
+// A non-blocking stream (no implicit order with the legacy stream). `name` is for whoever reads the code.
 class Stream {
  public:
   explicit Stream(std::string name);

@@ -33,9 +33,6 @@ inline void set_device_memory(std::int64_t) {}
 inline std::int64_t device_memory() {
   return 0;
 }
-inline std::uint64_t pinned_allocations() {
-  return 0;
-}
 inline std::uint64_t calls(std::string_view) {
   return 0;
 }

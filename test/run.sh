@@ -5,15 +5,15 @@ set -u
 passed=0 failed=0
 report=$(mktemp) output=$(mktemp)
 trap 'rm -f "$report" "$output"' EXIT
-count() { sed -n "s/.*<TestSuite name=\"spillway\"[^>]* $1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1; }
+count() { local n; n=$(sed -n "s/.*<TestSuite name=\"spillway\"[^>]* $1=\"\([0-9]*\)\".*/\1/p" "$report" | head -n 1); echo "${n:-0}"; }
 
 for program in "$@"; do
   : >"$report"
   start=$SECONDS
   SPILLWAY_BIN=${SPILLWAY_BIN:-$(dirname "$(dirname "$program")")/spillway} "$program" --report_level=short --report_format=XML --report_sink="$report" --color_output=no >"$output" 2>&1
   status=$?
-  good=$(($(count test_cases_passed || true) + $(count test_cases_passed_with_warnings || true)))
-  bad=$(($(count test_cases_failed || true) + $(count test_cases_aborted || true)))
+  good=$(($(count test_cases_passed) + $(count test_cases_passed_with_warnings)))
+  bad=$(($(count test_cases_failed) + $(count test_cases_aborted)))
   if [ "$status" -ne 0 ]; then
     [ "$bad" -gt 0 ] || bad=1
     cat "$output"

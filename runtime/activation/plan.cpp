@@ -9,14 +9,6 @@
 #include "runtime/error.h"
 
 namespace spillway::activation {
-namespace {
-
-bool contains(const std::vector<int>& list, int value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
-
-}  // namespace
-
 const char* to_string(Placement p) {
   switch (p) {
     case Placement::keep:
@@ -151,12 +143,8 @@ PlanTotals totals(const Plan& plan, const LayerSpec& spec) {
         case Placement::offload:
           sum.offloaded_bytes += bytes;
           break;
-        case Placement::recompute: {
-          const auto again = recomputed_operators(plan, spec, l);
-          for (const int op : again)
-            if (contains(spec.forward[static_cast<std::size_t>(op)].writes, t)) sum.recomputed_bytes += bytes;
+        case Placement::recompute:
           break;
-        }
       }
     }
     for (const int op : recomputed_operators(plan, spec, l))

@@ -73,7 +73,7 @@ Plan make_plan(std::string_view name, const LayerSpec& spec, int layers);
 
 // What a plan costs by arithmetic alone, per step.
 struct PlanTotals {
-  std::int64_t kept_bytes = 0, offloaded_bytes = 0, recomputed_bytes = 0;  // of saved tensors, all layers
+  std::int64_t kept_bytes = 0, offloaded_bytes = 0;  // of saved tensors, all layers
   std::int64_t recompute_flops = 0;  // of the operators that run again, those needed only for others included
 };
 PlanTotals totals(const Plan& plan, const LayerSpec& spec);

@@ -48,7 +48,7 @@ Schedule training_schedule(const Plan& plan, const LayerSpec& spec);
 // Loss only: nothing is saved, everything is released after its last forward use. No plan.
 Schedule evaluation_schedule(const LayerSpec& spec, int layers);
 
-// One line an action, for people: "copy_out  offload  layer 3 gate   waits e12  records e13".
+// One line an action, for people: "copy-out  offload  layer 3 gate   waits e12  records e13".
 std::string format_action(const Action& action, const LayerSpec& spec);
 
 }  // namespace spillway::activation

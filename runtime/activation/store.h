@@ -16,7 +16,7 @@
 namespace spillway::activation {
 
 // What the model can do, one call an action. All work goes to the compute stream. Saved tensors are reached through
-// SavedTensors; they are valid (in compute-stream order) during the call that the schedule allows them in.
+// Store::tensor; they are valid (in compute-stream order) during the call that the schedule allows them in.
 class StepOperators {
  public:
   virtual ~StepOperators() = default;

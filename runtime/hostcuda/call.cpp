@@ -137,10 +137,6 @@ std::uint64_t calls(std::string_view function) {
   return it == c.functions.end() ? 0 : it->second.calls;
 }
 
-std::uint64_t pinned_allocations() {
-  return calls("cudaMallocHost");
-}
-
 void reset_faults() {
   Calls& c = state();
   {
@@ -162,8 +158,4 @@ using namespace spillway::hostcuda;
 cudaError_t cudaGetLastError() {
   const cudaError_t last = std::exchange(t_last, cudaSuccess);
   return sticky_error() != cudaSuccess ? sticky_error() : last;
-}
-
-cudaError_t cudaPeekAtLastError() {
-  return sticky_error() != cudaSuccess ? sticky_error() : t_last;
 }

@@ -24,8 +24,6 @@ int pool_threads();
 // memsets do nothing, and what the host reads back is zero. For peaks of models that do not fit here.
 void set_books_only(bool on);
 bool books_only();
-// How often cudaMallocHost was called.
-std::uint64_t pinned_allocations();
 
 // ---- faults ---------------------------------------------------------------------------------------------------------
 

@@ -67,18 +67,6 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t* stream) {
-  if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
-  if (!stream) return CUBLAS_STATUS_INVALID_VALUE;
-  *stream = handle->stream;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
-  if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
-  return mode == CUBLAS_DEFAULT_MATH ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-}
-
 const char* cublasGetStatusName(cublasStatus_t status) {
   const StatusText* t = find(status);
   return t ? t->name : "CUBLAS_STATUS_UNKNOWN";

@@ -101,8 +101,8 @@ class CachingAllocator {
   void release_cached();
   // What is being computed, for the message of an OOM: "forward, layer 3, attention".
   void set_activity(std::string activity) { activity_ = std::move(activity); }
-  // Called after every event, when snapshot() already shows it; empty to stop. The ledger, the timeline and traces
-  // listen here. A listener must not throw, allocate or free.
+  // Called after every event, when snapshot() already shows it; empty to stop. A listener must not allocate or free;
+  // what it throws from allocate() undoes the allocation.
   void set_listener(std::function<void(const MemoryEvent&, const Stats&)> listener) { listener_ = std::move(listener); }
 
   // For tests, snapshots and pictures: every segment with its blocks in address order.

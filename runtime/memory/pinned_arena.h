@@ -13,8 +13,8 @@ enum class HostMemory : std::uint8_t {
 
 class PinnedArena {
  public:
-  // One arena with a slot of each size (bytes > 0), 512-byte aligned. Throws Error naming the bytes when the host
-  // cannot.
+  // One arena with a slot of each size (bytes > 0), 512-byte aligned. Throws CudaError with
+  // cudaErrorMemoryAllocation, naming the bytes, when the host has not that much.
   PinnedArena(HostMemory kind, const std::vector<std::int64_t>& slot_bytes);
   ~PinnedArena();
   PinnedArena(const PinnedArena&) = delete;

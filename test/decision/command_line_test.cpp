@@ -10,12 +10,16 @@
 #include <nlohmann/json.hpp>
 
 #include "test/decision/temporary_folder.h"
+#include "test/device_controls.h"
 #include "test/fixture.h"
 
 namespace fs = std::filesystem;
+using spillway::test::kHostDevice;
 using spillway::test::TemporaryFolder;
 
 namespace {
+
+const char* const kRecord = kHostDevice ? "76_host_memory.json" : "76_real_gpu_memory.json";
 
 struct Result {
   int status;
@@ -77,13 +81,15 @@ BOOST_AUTO_TEST_CASE(bad_input_is_one_line_and_no_folder) {
   refused("--model tiny --seq abc", "abc");
   refused("--model tiny --seq 32 --batch 0", "batch 0");
   refused("--model tiny --seq 32 --batch 4000000000000000000", "63 bits");
+  refused("--model tiny --seq 32 --batch 100000000", "more tokens");
   refused("--model tiny --seq 32 --dtype int4", "int4");
+  refused("--model tiny --seq 32 --iters 2147483647", "iters 2147483647");
+  refused("--model tiny --seq 32 --lr nan", "lr nan");
+  refused("--model tiny --seq 32 --memory-cap-mb nan", "memory-cap-mb nan");
   refused("--model tiny --seq 32 --iters 0", "iters 0");
   refused("--model tiny --seq 32 --repeats 0", "repeats 0");
   refused("--model tiny --seq 32 --lmhead-chunk -7", "lmhead-chunk -7");
   refused("--model tiny --seq 32 --data /nonexistent/file.txt", "/nonexistent/file.txt");
-  refused("--model tiny --seq 32 --fault nonsense", "nonsense");
-  refused("--model tiny --seq 32 --device-memory lots", "lots");
   refused("--model tiny --seq 32 --run a/b", "a/b");
   check_refused("", "subcommand");
   check_refused("bench --no-such-flag", "no-such-flag");
@@ -91,6 +97,13 @@ BOOST_AUTO_TEST_CASE(bad_input_is_one_line_and_no_folder) {
   check_refused("train --model tiny --seq 32 --steps 0", "steps 0");
   check_refused("verify /nonexistent golden.safetensors", "/nonexistent");
   BOOST_TEST(!fs::exists(results));
+}
+
+BOOST_AUTO_TEST_CASE(what_only_the_host_device_takes_is_checked_too, *boost::unit_test::enable_if<kHostDevice>()) {
+  check_refused("bench --model tiny --seq 32 --fault nonsense", "nonsense");
+  check_refused("bench --model tiny --seq 32 --device-memory lots", "lots");
+  check_refused("bench --model tiny --seq 32 --device-memory 0", "device-memory 0");
+  check_refused("bench --model tiny --seq 32 --pool-threads 0", "pool-threads 0");
 }
 
 BOOST_AUTO_TEST_CASE(models_and_data_that_are_broken_are_named) {
@@ -138,9 +151,9 @@ BOOST_AUTO_TEST_CASE(bench_writes_a_record_with_the_protocols_fields) {
   const TemporaryFolder tmp;
   const Result r = spillway_run(bench(tmp.path(), "--seq 32"));
   BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
-  const auto record = read(tmp.path() / "r" / "76_host_memory.json");
+  const auto record = read(tmp.path() / "r" / kRecord);
   BOOST_TEST(record["stage"] == "activation_checkpoint_offload_benchmark");
-  BOOST_TEST(record["evidence_level"] == "host");
+  BOOST_TEST(record["evidence_level"] == (kHostDevice ? "host" : "single_gpu"));
   BOOST_TEST(record["losses_identical"] == true);
   BOOST_TEST(record["config"]["torch"].is_null());
   BOOST_TEST(record["config"]["seq_len"] == 32);
@@ -160,7 +173,7 @@ BOOST_AUTO_TEST_CASE(bench_writes_a_record_with_the_protocols_fields) {
 
   const Result again = spillway_run(bench(tmp.path(), "--seq 32"));
   BOOST_TEST(again.status == 1);
-  BOOST_TEST(again.err.find("76_host_memory.json") != std::string::npos);
+  BOOST_TEST(again.err.find(kRecord) != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(every_strategy_and_repeat_gets_the_same_tokens_of_a_file) {
@@ -176,23 +189,77 @@ BOOST_AUTO_TEST_CASE(every_strategy_and_repeat_gets_the_same_tokens_of_a_file) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_strategy_that_runs_out_of_memory_is_a_row_and_the_others_go_on) {
+BOOST_AUTO_TEST_CASE(a_strategy_that_runs_out_of_memory_is_a_row_and_the_others_go_on,
+                     *boost::unit_test::enable_if<kHostDevice>()) {
   const TemporaryFolder tmp;
   const Result roomy = spillway_run(bench(tmp.path() / "roomy", "--batch 32 --seq 256"));
   BOOST_REQUIRE(roomy.status == 0);
-  const auto all = read(tmp.path() / "roomy" / "r" / "76_host_memory.json")["candidates"];
+  const auto all = read(tmp.path() / "roomy" / "r" / kRecord)["candidates"];
   // Too little for baseline, enough for checkpoint.
   const auto bytes = all[0]["peak_memory_bytes"].get<std::int64_t>() - 1;
   BOOST_REQUIRE(all[1]["peak_reserved_bytes"].get<std::int64_t>() < bytes);
   const Result r =
       spillway_run(bench(tmp.path() / "tight", fmt::format("--batch 32 --seq 256 --device-memory {}", bytes)));
   BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
-  const auto record = read(tmp.path() / "tight" / "r" / "76_host_memory.json");
+  const auto record = read(tmp.path() / "tight" / "r" / kRecord);
   BOOST_REQUIRE(record["candidates"][0]["status"] == "oom");
   BOOST_TEST(record["candidates"][0]["error"].get<std::string>().find("reserved") != std::string::npos);
   BOOST_TEST(record["candidates"][1]["status"] == "ok");
   BOOST_TEST(record["summary"]["oom_count"].get<int>() >= 1);
   BOOST_TEST(record["quality_floor"]["max_val_loss"].is_null());
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_runs_out_elsewhere_is_a_row_too, *boost::unit_test::enable_if<kHostDevice>()) {
+  const TemporaryFolder tmp;
+  // The first host arena: of the first offloading strategy that runs.
+  const Result r = spillway_run(bench(tmp.path(), "--seq 32 --fault cudaMallocHost:1"));
+  BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
+  const auto record = read(tmp.path() / "r" / kRecord);
+  BOOST_TEST(record["summary"]["oom_count"] == 1);
+  BOOST_TEST(record["summary"]["measured_count"] == 3);
+}
+
+// Every *_mb of the record that is a number has its exact bytes beside it.
+void check_bytes_beside_mebibytes(const nlohmann::json& node) {
+  if (node.is_array())
+    for (const auto& child : node) check_bytes_beside_mebibytes(child);
+  if (!node.is_object()) return;
+  for (const auto& [key, value] : node.items()) {
+    check_bytes_beside_mebibytes(value);
+    if (!key.ends_with("_mb")) continue;
+    const std::string bytes = key.substr(0, key.size() - 2) + "bytes";
+    BOOST_TEST_CONTEXT(key) {
+      BOOST_REQUIRE(node.contains(bytes));
+      BOOST_TEST(value.is_null() == node[bytes].is_null());
+      if (value.is_number()) BOOST_TEST(std::abs(value.get<double>() * 1048576.0 - node[bytes].get<double>()) <= 1);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_record_has_every_field_of_the_protocol) {
+  const TemporaryFolder tmp;
+  BOOST_REQUIRE(spillway_run(bench(tmp.path(), "--seq 32")).status == 0);
+  const auto record = read(tmp.path() / "r" / kRecord);
+  const auto has = [](const nlohmann::json& node, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) BOOST_TEST_CONTEXT(key) BOOST_TEST(node.contains(key));
+  };
+  has(record, {"task", "stage", "source_baseline", "config", "budget", "quality_floor", "candidates", "summary",
+               "decision", "evidence_level"});
+  has(record["config"], {"model_id", "batch_size", "seq_len", "warmup", "iters", "repeats", "amp_dtype", "optimizer",
+                         "torch", "torch_cuda", "driver", "device", "seed", "git_commit", "command", "workload"});
+  has(record["budget"], {"memory_cap_mb", "min_samples_per_s"});
+  has(record["quality_floor"], {"max_val_loss"});
+  has(record["summary"],
+      {"oom_count", "invalid_count", "measured_count", "candidate_count", "quality_failed_count", "feasible_names",
+       "best_candidate", "baseline_peak_memory_mb", "best_peak_memory_mb", "memory_saving_mb", "throughput_ratio"});
+  has(record["decision"], {"decision", "reason", "next_action"});
+  for (const auto& c : record["candidates"]) {
+    has(c, {"name", "status", "step_time_ms", "samples_per_s", "loss", "eval_loss", "peak_memory_mb",
+            "peak_reserved_mb", "cost", "samples"});
+    has(c["cost"], {"recompute_ms", "recompute_flops", "offload_bytes", "prefetch_bytes", "transfer_ms",
+                    "exposed_transfer_ms", "pinned_host_bytes", "allocator_retries"});
+  }
+  check_bytes_beside_mebibytes(record);
 }
 
 BOOST_AUTO_TEST_CASE(explain_prints_plan_schedule_and_verdict) {

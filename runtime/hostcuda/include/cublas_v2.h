@@ -26,10 +26,6 @@ typedef enum {
 } cublasOperation_t;
 
 typedef enum {
-  CUBLAS_DEFAULT_MATH = 0,
-} cublasMath_t;
-
-typedef enum {
   CUBLAS_COMPUTE_32F = 68,
 } cublasComputeType_t;
 
@@ -43,8 +39,6 @@ typedef struct cublasContext* cublasHandle_t;
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
-cublasStatus_t cublasGetStream(cublasHandle_t handle, cudaStream_t* stream);
-cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 
 const char* cublasGetStatusName(cublasStatus_t status);
 const char* cublasGetStatusString(cublasStatus_t status);

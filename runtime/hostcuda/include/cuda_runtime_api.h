@@ -33,9 +33,8 @@ struct dim3 {
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-// The last error of this thread; the first also forgets it, unless it is sticky.
+// The last error of this thread, which is forgotten unless it is sticky.
 cudaError_t cudaGetLastError();
-cudaError_t cudaPeekAtLastError();
 
 // ---- device ---------------------------------------------------------------------------------------------------------
 

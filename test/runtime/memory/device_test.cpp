@@ -133,7 +133,7 @@ BOOST_AUTO_TEST_CASE(a_failed_cublas_call_names_its_place_and_its_status) {
 BOOST_AUTO_TEST_CASE(an_error_that_was_thrown_is_not_found_again_by_the_next_check) {
   void* p = nullptr;
   BOOST_CHECK_THROW(check(cudaMalloc(&p, std::size_t{1} << 60)), CudaError);
-  BOOST_TEST(cudaPeekAtLastError() == cudaSuccess);
+  BOOST_TEST(cudaGetLastError() == cudaSuccess);
 }
 
 BOOST_AUTO_TEST_CASE(the_device_is_described) {
@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(the_device_budget_is_handed_out_to_the_byte) {
     const Allocation a = allocator.allocate(24 << 20, Category::workspace, nullptr, "a");
     const Allocation b = allocator.allocate(20 << 20, Category::workspace, nullptr, "b");
     BOOST_CHECK_THROW(allocator.allocate(1, Category::workspace, nullptr, "c"), OutOfMemory);
-    BOOST_TEST(cudaPeekAtLastError() == cudaSuccess);  // out of memory is answered, not left behind
+    BOOST_TEST(cudaGetLastError() == cudaSuccess);  // out of memory is answered, not left behind
   }
   hostcuda::set_device_memory(before);
 }
@@ -206,7 +206,7 @@ BOOST_AUTO_TEST_CASE(host_memory_that_cannot_be_had_is_one_line_with_its_bytes) 
   hostcuda::fail_call("cudaMallocHost", 1, cudaErrorMemoryAllocation);
   const std::string message = message_of([] { PinnedArena(HostMemory::pinned, {4096}); });
   BOOST_TEST(message.find("4096 bytes") != std::string::npos);
-  BOOST_TEST(cudaPeekAtLastError() == cudaSuccess);
+  BOOST_TEST(cudaGetLastError() == cudaSuccess);
   hostcuda::fail_call("cudaMallocHost", 1, cudaErrorInvalidValue);
   BOOST_CHECK_THROW(PinnedArena(HostMemory::pinned, {4096}), CudaError);  // any other failure is itself
 }
