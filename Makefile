@@ -44,9 +44,8 @@ ifeq ($(filter host cuda,$(DEVICE)),)
   $(error DEVICE is host or cuda, not '$(DEVICE)')
 endif
 VARIANT ?= $(DEVICE)
-O ?= build
-B := $(O)/$(VARIANT)
-PROGRAM := $(O)/$(DEVICE)/spillway
+B := build/$(VARIANT)
+PROGRAM := build/$(DEVICE)/spillway
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 .DEFAULT_GOAL := help
@@ -96,7 +95,7 @@ test: deps-test ## build and run every test
 	@$(BUILD) VARIANT=host program test-programs
 	@$(BUILD) VARIANT=fiber test-programs
 	@$(BUILD) VARIANT=tsan SUITES="$(TSAN_SUITES)" test-programs
-	@SPILLWAY_BIN=$(O)/host/spillway test/run.sh $(call programs,host,$(ALL_SUITES)) \
+	@SPILLWAY_BIN=build/host/spillway test/run.sh $(call programs,host,$(ALL_SUITES)) \
 	  $(call programs,fiber,$(ALL_SUITES)) $(call programs,tsan,$(TSAN_SUITES))
 
 cuda: deps-test ## build the CUDA program and its tests, without running them (CUDA_ARCHS)
@@ -105,17 +104,17 @@ cuda: deps-test ## build the CUDA program and its tests, without running them (C
 lint: deps-lint ## format, static analysis, include rules, links in the documents
 	@test/lint.sh
 
-bench-peer: deps-build deps-peer ## step time against PyTorch on this CPU, interleaved (MODEL SEQ)
+bench-peer: deps-build deps-peer ## step time against PyTorch on this CPU, interleaved (ARGS, see test/peer/compare.py)
 	@$(BUILD) VARIANT=host program
 	@/usr/bin/python3 test/peer/compare.py $(ARGS)
 
 bench-alloc: deps-build ## the caching allocator's hot path, ns a malloc + free pair
-	@$(BUILD) VARIANT=host $(O)/host/test/bench/allocator
-	@$(O)/host/test/bench/allocator
+	@$(BUILD) VARIANT=host build/host/test/bench/allocator
+	@build/host/test/bench/allocator
 
 bench-kernels: deps-build ## GB/s and GFLOP/s of every kernel on this CPU
-	@$(BUILD) VARIANT=host $(O)/host/test/bench/kernels
-	@$(O)/host/test/bench/kernels
+	@$(BUILD) VARIANT=host build/host/test/bench/kernels
+	@build/host/test/bench/kernels
 
 readme: ## rewrite the table in README.md from the kept record
 	@python3 test/readme_table.py
@@ -127,9 +126,9 @@ deps-%:
 	@test/dependencies.sh $*
 
 # ---- what is built ----------------------------------------------------------------------------------------------------
-PARTS := kernels runtime runtime/memory runtime/activation model data decision
+FOLDERS := kernels runtime runtime/memory runtime/activation model data decision
 KERNELS := $(wildcard kernels/*.cu)
-LIBRARY := $(foreach p,$(PARTS),$(wildcard $(p)/*.cpp))
+LIBRARY := $(foreach p,$(FOLDERS),$(wildcard $(p)/*.cpp))
 HOSTCUDA := $(filter-out runtime/hostcuda/fiber%.cpp,$(wildcard runtime/hostcuda/*.cpp))
 FIBERS := $(wildcard runtime/hostcuda/fiber*.cpp)
 # The first two are about the host device itself, or drive the store with tasks of it.
@@ -182,8 +181,8 @@ endif
 
 OBJECTS := $(LIBRARY:%.cpp=$(B)/%.o) $(KERNELS:%.cu=$(B)/%.cu.o)
 # In suites/, because test/kernels is a folder of objects.
-programs = $(foreach s,$(2),$(O)/$(1)/suites/$(subst /,_,$(s)))
-quiet = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(O)/%,%,$@)';)
+programs = $(foreach s,$(2),build/$(1)/suites/$(subst /,_,$(s)))
+quiet = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst build/%,%,$@)';)
 
 program: $(B)/spillway
 test-programs: $(call programs,$(VARIANT),$(SUITES))
@@ -195,7 +194,7 @@ $(B)/libspillway.a: $(OBJECTS)
 	$(call quiet,AR)rm -f $@ && ar rcs $@ $(OBJECTS)
 
 define suite
-$(O)/$(VARIANT)/suites/$(subst /,_,$(1)): $(patsubst %.cu,$(B)/%.cu.o,$(wildcard test/$(1)/*.cu)) \
+build/$(VARIANT)/suites/$(subst /,_,$(1)): $(patsubst %.cu,$(B)/%.cu.o,$(wildcard test/$(1)/*.cu)) \
     $(patsubst %.cpp,$(B)/%.o,$(wildcard test/$(1)/*.cpp)) $(B)/test/main.o $(B)/libspillway.a
 	@mkdir -p $$(@D)
 	$$(call quiet,LINK)$(CXX) $(LDFLAGS) -o $$@ $$^ $(LDLIBS) -lboost_unit_test_framework
@@ -207,7 +206,7 @@ $(B)/test/bench/%: $(B)/test/bench/%.o $(B)/libspillway.a
 
 # Everything is compiled anew when the flags change.
 FLAGS := $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(NVCCFLAGS)
-ifneq ($(filter program test-programs $(B)/% $(O)/%,$(MAKECMDGOALS)),)
+ifneq ($(filter program test-programs $(B)/%,$(MAKECMDGOALS)),)
   $(shell mkdir -p $(B) && { [ "$$(cat $(B)/flags 2>/dev/null)" = '$(FLAGS)' ] || echo '$(FLAGS)' >$(B)/flags; })
 endif
 

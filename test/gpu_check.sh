@@ -30,6 +30,7 @@ check info build/cuda/spillway info
 for suite in build/cuda/suites/*; do
   [ -f "$suite" ] && [ -x "$suite" ] && check "test-$(basename "$suite")" test/run.sh "$suite"
 done
+check large env SPILLWAY_LARGE=1 build/cuda/suites/kernels --run_test=large
 if command -v compute-sanitizer >/dev/null; then
   check memcheck compute-sanitizer --tool memcheck --error-exitcode 1 build/cuda/suites/kernels
   check racecheck compute-sanitizer --tool racecheck --error-exitcode 1 build/cuda/suites/kernels
