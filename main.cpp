@@ -78,9 +78,9 @@ int run(int argc, char** argv) {
   add_workload(b, bench.benchmark.workload);
   b->add_option("--strategies", bench.benchmark.strategies, "comma list; default: baseline,checkpoint,offload,hybrid")
       ->delimiter(',');
-  b->add_option("--warmup", bench.benchmark.warmup, "steps before measuring")->capture_default_str();
-  b->add_option("--iters", bench.benchmark.iters, "measured steps a repeat")->capture_default_str();
-  b->add_option("--repeats", bench.benchmark.repeats, "times each strategy is measured, in balanced order")
+  b->add_option("--warmup", bench.benchmark.steps.warmup, "steps before measuring")->capture_default_str();
+  b->add_option("--iters", bench.benchmark.steps.iters, "measured steps a repeat")->capture_default_str();
+  b->add_option("--repeats", bench.benchmark.steps.repeats, "times each strategy is measured, in balanced order")
       ->capture_default_str();
   b->add_option("--memory-cap-mb", bench.benchmark.memory_cap_mb, "budget, MiB; default: the device's memory");
   b->add_option("--min-samples-per-s", bench.benchmark.min_samples_per_s, "throughput floor")->capture_default_str();

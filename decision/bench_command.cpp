@@ -23,13 +23,7 @@ void check_options(const BenchmarkOptions& o) {
       throw Error(fmt::format("unknown strategy '{}': choose from {}", name, fmt::join(known, ", ")));
     if (!seen.insert(name).second) throw Error(fmt::format("strategy '{}' is named twice", name));
   }
-  constexpr int kMost = 1'000'000;
-  const auto within = [kMost](const char* name, int value, int least) {
-    if (value < least || value > kMost) throw Error(fmt::format("{} {}: {} to {}", name, value, least, kMost));
-  };
-  within("warmup", o.warmup, 0);
-  within("iters", o.iters, 1);
-  within("repeats", o.repeats, 1);
+  check_steps(o.steps);
   const auto finite = [](const char* name, const std::optional<double>& value) {
     if (value && !std::isfinite(*value)) throw Error(fmt::format("{} {}: a finite number", name, *value));
   };
@@ -61,11 +55,12 @@ int bench(BenchCommand command) {
                chosen ? " (the default on this device)" : "", static_cast<double>(config.parameters()) / 1e6,
                o.workload.batch, o.workload.seq, o.workload.dtype, workload.tokens().description());
     fmt::print("device {}, {:.0f} MiB; {} warm-up + {} measured steps, {} times\n\n", device.name,
-               static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0), o.warmup, o.iters, o.repeats);
+               static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0), o.steps.warmup, o.steps.iters,
+               o.steps.repeats);
     std::fflush(stdout);
     Progress progress;
-    const Benchmark benchmark = run_benchmark(
-        o, device, workload, [&](const std::string& text) { progress.show(text); }, interrupted);
+    const Benchmark benchmark =
+        run_benchmark(o, device, workload, {[&](const std::string& text) { progress.show(text); }, interrupted});
     const auto path = folder.write(record, benchmark_record(benchmark, command.command_line));
     fmt::print("{}\nrecord: {}\n", benchmark_report(benchmark), path.string());
     const bool any = std::any_of(benchmark.measurements.begin(), benchmark.measurements.end(),

@@ -14,10 +14,6 @@ std::string in_mib(std::int64_t bytes) {
   return fmt::format("{:.1f}", mib(bytes));
 }
 
-double median_step_ms(const Measurement& m) {
-  return median(step_times(m));
-}
-
 Table comparison(const Benchmark& b) {
   Table t({"strategy", "step ms", "spread", "samples/s", "peak MiB", "reserved MiB", "saving MiB", "throughput",
            "recompute ms", "moved MiB", "exposed ms", "loss", "eval loss"});
@@ -33,8 +29,8 @@ Table comparison(const Benchmark& b) {
     const bool is_base = &m == base;
     t.row({m.strategy, fmt::format("{:.1f}", ms),
            fmt::format("{:.1f}%{}", 100 * spread(m), spread(m) > kNoisySpread ? " noisy" : ""),
-           fmt::format("{:.3f}", static_cast<double>(b.options.workload.batch) * 1000 / ms), in_mib(m.peak_bytes),
-           in_mib(m.peak_reserved_bytes), base && !is_base ? in_mib(base->peak_bytes - m.peak_bytes) : "-",
+           fmt::format("{:.3f}", samples_per_s(m)), in_mib(m.peak_bytes), in_mib(m.peak_reserved_bytes),
+           base && !is_base ? in_mib(base->peak_bytes - m.peak_bytes) : "-",
            base ? fmt::format("{:.3f}", median_step_ms(*base) / ms) : "-",
            m.recomputes ? fmt::format("{:.1f}", median_ms(m, &activation::StepCost::recompute_ms)) : "-",
            m.offloads ? in_mib(m.costs.back().offload_bytes + m.costs.back().prefetch_bytes) : "-",
@@ -80,7 +76,7 @@ std::string benchmark_report(const Benchmark& b) {
   if (ran > 0)
     text += fmt::format("losses bit-identical across repeats and strategies: {}\n\n{}",
                         b.losses_identical ? "yes" : "NO", at_peak(b).text());
-  if (b.device.is_host)
+  if (b.run.device.is_host)
     text +=
         "\nBytes are what a GPU allocates for the same step; times are this processor's and say nothing of a GPU.\n";
   const auto limit = [](const std::optional<double>& v, const char* unit) {

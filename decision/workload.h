@@ -15,6 +15,9 @@
 
 namespace spillway::decision {
 
+// The protocol's two workloads are named by their seq_len.
+inline constexpr std::int64_t kSmokeSeq = 512, kPressureSeq = 768;
+
 struct WorkloadOptions {
   std::string model;  // preset or folder; empty: small on the host, qwen2.5-0.5b on a GPU
   std::int64_t seq = 768, batch = 1;
