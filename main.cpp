@@ -6,11 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "decision/commands.h"
+#include "decision/progress.h"
 #include "decision/provenance.h"
-#include "decision/strategy_benchmark.h"
 #include "runtime/error.h"
 #ifdef SPILLWAY_HOST
 #include "runtime/hostcuda/control.h"
@@ -23,13 +24,38 @@ void add_workload(CLI::App* app, decision::WorkloadOptions& w) {
   app->add_option("--model", w.model, "preset (see info) or a folder with config.json and safetensors");
   app->add_option("--seq", w.seq, "tokens a row")->capture_default_str();
   app->add_option("--batch", w.batch, "rows a step")->capture_default_str();
-  app->add_option("--dtype", w.dtype, "arithmetic of the step: float32")->capture_default_str();
+  app->add_option("--dtype", w.dtype, "arithmetic of the step: float32, bfloat16 (bf16) or, on a GPU, tf32")
+      ->capture_default_str();
   app->add_option("--seed", w.seed, "of weights and random tokens")->capture_default_str();
   app->add_option("--data", w.data, "text file, or token ids (.u16, .u32); default: random tokens");
   app->add_option("--lmhead-chunk", w.lmhead_chunk, "tokens of logits at a time; 0: all; -1: what fits in 160 MiB")
       ->capture_default_str();
   app->add_option("--lr", w.adamw.lr, "AdamW's learning rate")->capture_default_str();
   app->add_option("--weight-decay", w.adamw.weight_decay, "AdamW's weight decay")->capture_default_str();
+}
+
+void add_named_workload(CLI::App* app, decision::WorkloadOptions& w) {
+  app->add_option("--workload", w.seq, "smoke (seq 512) or pressure (seq 768) instead of --seq")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, std::int64_t>{{"smoke", decision::kSmokeSeq}, {"pressure", decision::kPressureSeq}}))
+      ->excludes(app->get_option("--seq"));
+}
+
+void add_strategies(CLI::App* app, std::vector<std::string>& strategies) {
+  app->add_option("--strategies", strategies, "comma list; default: baseline,checkpoint,offload,hybrid")
+      ->delimiter(',');
+}
+
+void add_steps(CLI::App* app, decision::Steps& steps) {
+  app->add_option("--warmup", steps.warmup, "steps before measuring")->capture_default_str();
+  app->add_option("--iters", steps.iters, "measured steps a repeat")->capture_default_str();
+  app->add_option("--repeats", steps.repeats, "times each candidate is measured, in balanced order")
+      ->capture_default_str();
+}
+
+void add_place(CLI::App* app, decision::RunPlace& place) {
+  app->add_option("--results", place.results, "folder of runs")->capture_default_str();
+  app->add_option("--run", place.run, "this run's folder in it; default: time, device, model and seq");
 }
 
 #ifdef SPILLWAY_HOST
@@ -59,11 +85,18 @@ struct HostOptions {
     for (const std::string& fault : faults) hostcuda::arm_fault(fault);
   }
 };
+void add_books_only(CLI::App* app, decision::BoundaryOptions& boundary) {
+  auto* books = app->add_flag_callback(
+      "--books-only", [&boundary] { boundary.set_books_only = hostcuda::set_books_only; },
+      "ask for every byte of a step without computing it: the same boundaries, in seconds");
+  app->add_flag("--confirm", boundary.confirm, "then train at each boundary and a step above it")->needs(books);
+}
 #else
 struct HostOptions {
   void add(CLI::App*) {}
   void apply() const {}
 };
+void add_books_only(CLI::App*, decision::BoundaryOptions&) {}
 #endif
 
 int run(int argc, char** argv) {
@@ -73,15 +106,24 @@ int run(int argc, char** argv) {
   HostOptions host;
   std::function<int()> command;
 
+  decision::BaselineCommand baseline;
+  baseline.baseline.workload.seq = 256;
+  auto* a = app.add_subcommand("baseline", "experiment 73: a step against the same step with one thing changed");
+  add_workload(a, baseline.baseline.workload);
+  a->add_option("--strategy", baseline.baseline.strategy, "memory strategy")->capture_default_str();
+  a->add_option("--tuned", baseline.baseline.tuned,
+                "what the tuned arm changes: dtype=D, lmhead-chunk=N, strategy=S or batch=N; default: dtype=bfloat16");
+  add_steps(a, baseline.baseline.steps);
+  add_place(a, baseline.place);
+  host.add(a);
+  a->callback([&] { command = [&] { return decision::baseline(baseline); }; });
+
   decision::BenchCommand bench;
   auto* b = app.add_subcommand("bench", "experiment 76: one workload under several memory strategies");
   add_workload(b, bench.benchmark.workload);
-  b->add_option("--strategies", bench.benchmark.strategies, "comma list; default: baseline,checkpoint,offload,hybrid")
-      ->delimiter(',');
-  b->add_option("--warmup", bench.benchmark.steps.warmup, "steps before measuring")->capture_default_str();
-  b->add_option("--iters", bench.benchmark.steps.iters, "measured steps a repeat")->capture_default_str();
-  b->add_option("--repeats", bench.benchmark.steps.repeats, "times each strategy is measured, in balanced order")
-      ->capture_default_str();
+  add_named_workload(b, bench.benchmark.workload);
+  add_strategies(b, bench.benchmark.strategies);
+  add_steps(b, bench.benchmark.steps);
   b->add_option("--memory-cap-mb", bench.benchmark.memory_cap_mb, "budget, MiB; default: the device's memory");
   b->add_option("--min-samples-per-s", bench.benchmark.min_samples_per_s, "throughput floor")->capture_default_str();
   b->add_option("--max-val-loss", bench.benchmark.max_val_loss,
@@ -90,13 +132,23 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   b->add_option("--throughput-threshold", bench.benchmark.thresholds.throughput_ratio, "share of throughput to keep")
       ->capture_default_str();
-  b->add_option("--results", bench.results, "folder of runs")->capture_default_str();
-  b->add_option("--run", bench.run, "this run's folder in it; default: time, device, model and seq");
+  b->add_option("--source-baseline", bench.benchmark.source_baseline,
+                "the 73 record to refer to; default: the one in the run's folder");
+  add_place(b, bench.place);
   host.add(b);
-  b->callback([&] {
-    bench.command_line = decision::command_line(argc, argv);
-    command = [&] { return decision::bench(bench); };
-  });
+  b->callback([&] { command = [&] { return decision::bench(bench); }; });
+
+  decision::BoundaryCommand boundary;
+  auto* o = app.add_subcommand("oom-boundary", "the longest sequence that each memory strategy can train");
+  add_workload(o, boundary.boundary.workload);
+  o->remove_option(o->get_option("--seq"));
+  add_strategies(o, boundary.boundary.strategies);
+  o->add_option("--memory-cap-mb", boundary.boundary.memory_cap_mb,
+                "memory that may be reserved, MiB; default: the device's");
+  add_place(o, boundary.place);
+  host.add(o);
+  add_books_only(o, boundary.boundary);
+  o->callback([&] { command = [&] { return decision::oom_boundary(boundary); }; });
 
   decision::TrainCommand train;
   train.workload.seq = 256;
@@ -137,6 +189,8 @@ int run(int argc, char** argv) {
     return 2;
   }
   host.apply();
+  for (decision::RunPlace* place : {&baseline.place, &bench.place, &boundary.place})
+    place->command_line = decision::command_line(argc, argv);
   return command();
 }
 
@@ -145,8 +199,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const decision::Interrupted&) {
-    fmt::print(stderr, "spillway: interrupted; nothing was recorded\n");
+  } catch (const decision::Interrupted& interrupted) {
+    fmt::print(stderr, "spillway: {}\n", interrupted.what());
     return 130;
   } catch (const std::exception& error) {
     fmt::print(stderr, "spillway: {}\n", error.what());

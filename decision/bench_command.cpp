@@ -4,26 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "decision/commands.h"
-#include "decision/progress.h"
+#include "decision/measuring.h"
 #include "decision/record.h"
 
 namespace spillway::decision {
-namespace {
 
-void check_options(const BenchmarkOptions& o) {
-  std::set<std::string> seen;
-  for (const std::string& name : o.strategies) {
-    const auto& known = activation::strategy_names();
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw Error(fmt::format("unknown strategy '{}': choose from {}", name, fmt::join(known, ", ")));
-    if (!seen.insert(name).second) throw Error(fmt::format("strategy '{}' is named twice", name));
-  }
+void check_benchmark(const BenchmarkOptions& o) {
+  check_strategies(o.strategies);
   check_steps(o.steps);
+  if (!o.source_baseline.empty() && !std::filesystem::is_regular_file(o.source_baseline))
+    throw Error(fmt::format("source-baseline {}: no such file; give a 73 record", o.source_baseline));
   const auto finite = [](const char* name, const std::optional<double>& value) {
     if (value && !std::isfinite(*value)) throw Error(fmt::format("{} {}: a finite number", name, *value));
   };
@@ -34,42 +28,27 @@ void check_options(const BenchmarkOptions& o) {
   finite("throughput-threshold", o.thresholds.throughput_ratio);
 }
 
-}  // namespace
-
 int bench(BenchCommand command) {
   BenchmarkOptions& o = command.benchmark;
-  if (o.strategies.empty()) o.strategies = {"baseline", "checkpoint", "offload", "hybrid"};
-  check_options(o);
+  if (o.strategies.empty()) o.strategies = default_strategies();
+  check_benchmark(o);
   const DeviceInfo device = require_device();
   const bool chosen = o.workload.model.empty();
   Workload workload(o.workload, device);
-  const model::Config& config = workload.config();
-  RunFolder folder(command.results,
-                   command.run.empty() ? default_run_name(device.is_host, config.name, o.workload.seq) : command.run);
-  const std::string record = device.is_host ? "76_host_memory.json" : "76_real_gpu_memory.json";
-
-  try {
-    folder.prepare(record);
-    catch_interrupts();
-    fmt::print("model {}{}: {:.1f} M parameters; batch {}, seq {}, {}; {}\n", config.name,
-               chosen ? " (the default on this device)" : "", static_cast<double>(config.parameters()) / 1e6,
-               o.workload.batch, o.workload.seq, o.workload.dtype, workload.tokens().description());
-    fmt::print("device {}, {:.0f} MiB; {} warm-up + {} measured steps, {} times\n\n", device.name,
-               static_cast<double>(device.memory_bytes) / (1024.0 * 1024.0), o.steps.warmup, o.steps.iters,
-               o.steps.repeats);
-    std::fflush(stdout);
+  RunFolder folder(command.place.results, run_name(command.place, device, workload));
+  const std::string record_73 = record_names(device).training_73;
+  if (o.source_baseline.empty() && std::filesystem::exists(folder.path() / record_73)) o.source_baseline = record_73;
+  Benchmark benchmark;
+  const auto path = record_run(folder, record_names(device).benchmark_76, [&] {
+    print_workload(workload, device, chosen, o.steps);
     Progress progress;
-    const Benchmark benchmark =
-        run_benchmark(o, device, workload, {[&](const std::string& text) { progress.show(text); }, interrupted});
-    const auto path = folder.write(record, benchmark_record(benchmark, command.command_line));
-    fmt::print("{}\nrecord: {}\n", benchmark_report(benchmark), path.string());
-    const bool any = std::any_of(benchmark.measurements.begin(), benchmark.measurements.end(),
-                                 [](const Measurement& m) { return m.status == "ok"; });
-    return any && benchmark.losses_identical ? 0 : 1;
-  } catch (...) {
-    folder.discard_if_empty();
-    throw;
-  }
+    benchmark = run_benchmark(o, device, workload, watch(progress));
+    return benchmark_record(benchmark, command.place.command_line);
+  });
+  fmt::print("{}\nrecord: {}\n", benchmark_report(benchmark), path.string());
+  const bool any = std::any_of(benchmark.measurements.begin(), benchmark.measurements.end(),
+                               [](const Measurement& m) { return m.status == "ok"; });
+  return any && benchmark.losses_identical ? 0 : 1;
 }
 
 }  // namespace spillway::decision

@@ -27,9 +27,8 @@ Table comparison(const Benchmark& b) {
     }
     const double ms = median_step_ms(m);
     const bool is_base = &m == base;
-    t.row({m.strategy, fmt::format("{:.1f}", ms),
-           fmt::format("{:.1f}%{}", 100 * spread(m), spread(m) > kNoisySpread ? " noisy" : ""),
-           fmt::format("{:.3f}", samples_per_s(m)), in_mib(m.peak_bytes), in_mib(m.peak_reserved_bytes),
+    t.row({m.strategy, fmt::format("{:.1f}", ms), spread_text(m), fmt::format("{:.3f}", samples_per_s(m)),
+           in_mib(m.peak_bytes), in_mib(m.peak_reserved_bytes),
            base && !is_base ? in_mib(base->peak_bytes - m.peak_bytes) : "-",
            base ? fmt::format("{:.3f}", median_step_ms(*base) / ms) : "-",
            m.recomputes ? fmt::format("{:.1f}", median_ms(m, &activation::StepCost::recompute_ms)) : "-",

@@ -6,17 +6,38 @@
 #include <string>
 #include <vector>
 
+#include "decision/oom_boundary.h"
 #include "decision/strategy_benchmark.h"
+#include "decision/training_baseline.h"
 #include "decision/workload.h"
 
 namespace spillway::decision {
 
-struct BenchCommand {
-  BenchmarkOptions benchmark;
+// Where a record goes, and the command that made it.
+struct RunPlace {
   std::string results = "results", run;  // run empty: default_run_name
   std::string command_line;
 };
+
+struct BaselineCommand {
+  BaselineOptions baseline;
+  RunPlace place;
+};
+int baseline(BaselineCommand command);
+
+struct BenchCommand {
+  BenchmarkOptions benchmark;
+  RunPlace place;
+};
 int bench(BenchCommand command);
+// What bench() would refuse of its options before it looks at device, model or data.
+void check_benchmark(const BenchmarkOptions& options);
+
+struct BoundaryCommand {
+  BoundaryOptions boundary;
+  RunPlace place;
+};
+int oom_boundary(BoundaryCommand command);
 
 struct TrainCommand {
   WorkloadOptions workload;

@@ -138,6 +138,10 @@ double spread(const Measurement& m) {
   return median_absolute_deviation(times) / median(times);
 }
 
+std::string spread_text(const Measurement& m) {
+  return fmt::format("{:.1f}%{}", 100 * spread(m), spread(m) > kNoisySpread ? " noisy" : "");
+}
+
 std::vector<std::vector<int>> balanced_order(int strategies, int repeats, std::uint64_t seed) {
   std::vector<int> first(static_cast<std::size_t>(strategies));
   std::iota(first.begin(), first.end(), 0);

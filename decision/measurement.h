@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "decision/progress.h"
 #include "decision/workload.h"
 #include "runtime/memory/category.h"
 
@@ -54,12 +54,6 @@ struct Measurement {
   std::vector<activation::StepCost> costs;  // of each sample
 };
 
-// Ctrl-C or SIGTERM, seen between two steps. what() says what was kept.
-class Interrupted : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
 // Who is told what runs now, in one line ("" at the end), and who is asked between steps whether to stop.
 struct Watcher {
   std::function<void(const std::string&)> progress;
@@ -87,6 +81,8 @@ double median_ms(const Measurement& m, double activation::StepCost::*field);
 double spread(const Measurement& m);
 // Above this the times are marked doubtful.
 inline constexpr double kNoisySpread = 0.10;
+// For tables: "1.3%", "12.0% noisy".
+std::string spread_text(const Measurement& m);
 
 // Losses are compared as bits: equal to rounding is not equal here.
 inline bool same_bits(float a, float b) {

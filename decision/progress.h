@@ -1,5 +1,6 @@
 // progress.h - one line on a terminal that says what runs now, overwritten in place; nothing on a pipe or in a log.
 #pragma once
+#include <stdexcept>
 #include <string>
 
 namespace spillway::decision {
@@ -21,5 +22,10 @@ class Progress {
 // Ctrl-C asks for a stop between steps instead of ending the program inside one; a second Ctrl-C ends it.
 void catch_interrupts();
 bool interrupted();
+// Thrown when that was seen. what() says what was kept.
+class Interrupted : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 }  // namespace spillway::decision

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <vector>
 
+#include "decision/progress.h"
 #include "runtime/error.h"
 
 namespace spillway::decision {
@@ -98,12 +101,37 @@ void RunFolder::discard_if_empty() noexcept {
   if (created_) fs::remove(folder_, ignored);  // removes only an empty folder
 }
 
-std::string default_run_name(bool host, const std::string& model, std::int64_t seq) {
+std::string RunFolder::kept() const {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_, ignored))
+    if (const std::string name = entry.path().filename().string(); !name.starts_with('.')) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  return names.empty() ? "nothing was recorded"
+                       : fmt::format("kept in {}: {}", folder_.string(), fmt::join(names, ", "));
+}
+
+fs::path record_run(RunFolder& folder, const std::string& record,
+                    const std::function<nlohmann::ordered_json()>& measure) {
+  try {
+    folder.prepare(record);
+    catch_interrupts();
+    return folder.write(record, measure());
+  } catch (const Interrupted&) {
+    folder.discard_if_empty();
+    throw Interrupted(fmt::format("interrupted before {} was written; {}", record, folder.kept()));
+  } catch (...) {
+    folder.discard_if_empty();
+    throw;
+  }
+}
+
+std::string default_run_name(bool host, const std::string& model, const std::string& what) {
   std::string safe = fs::path(model).filename().string();
   std::replace_if(
       safe.begin(), safe.end(),
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-'; }, '_');
-  return fmt::format("{:%Y%m%dT%H%M%SZ}_{}_{}_{}", fmt::gmtime(std::time(nullptr)), host ? "host" : "gpu", safe, seq);
+  return fmt::format("{:%Y%m%dT%H%M%SZ}_{}_{}_{}", fmt::gmtime(std::time(nullptr)), host ? "host" : "gpu", safe, what);
 }
 
 }  // namespace spillway::decision

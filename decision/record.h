@@ -1,6 +1,7 @@
 // record.h - a raw record is an experiment: written whole or not at all, never over another, read-only afterwards.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -19,6 +20,8 @@ class RunFolder {
   std::filesystem::path write(const std::string& record, const nlohmann::ordered_json& contents);
   // Removes the folder when prepare() made it and nothing stands in it: a run that failed leaves nothing behind.
   void discard_if_empty() noexcept;
+  // What stands in the folder: "kept in results/x: 73_host_training.json", or "nothing was recorded".
+  std::string kept() const;
   const std::filesystem::path& path() const { return folder_; }
 
  private:
@@ -27,7 +30,12 @@ class RunFolder {
   bool created_ = false;
 };
 
-// "20261201T064500Z_host_small_768": UTC time, device, model, seq.
-std::string default_run_name(bool host, const std::string& model, std::int64_t seq);
+// A whole run: prepare, measure, write, and the path of what was written. When `measure` throws, a folder in which
+// nothing stands goes again, and an Interrupted says what was kept.
+std::filesystem::path record_run(RunFolder& folder, const std::string& record,
+                                 const std::function<nlohmann::ordered_json()>& measure);
+
+// "20261201T064500Z_host_small_768": UTC time, device, model, and what tells it from others: its seq.
+std::string default_run_name(bool host, const std::string& model, const std::string& what);
 
 }  // namespace spillway::decision

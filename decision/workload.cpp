@@ -2,14 +2,38 @@
 #include "decision/workload.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 namespace spillway::decision {
 
 const char* default_model(const DeviceInfo& device) {
   return device.is_host ? "small" : "qwen2.5-0.5b";
+}
+
+void check_strategies(const std::vector<std::string>& names) {
+  const auto& known = activation::strategy_names();
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(fmt::format("unknown strategy '{}': choose from {}", name, fmt::join(known, ", ")));
+    if (!seen.insert(name).second) throw Error(fmt::format("strategy '{}' is named twice", name));
+  }
+}
+
+std::vector<std::string> default_strategies() {
+  return {"baseline", "checkpoint", "offload", "hybrid"};
+}
+
+std::string canonical_dtype(const std::string& name) {
+  if (name == "float32" || name == "fp32") return "float32";
+  if (name == "bfloat16" || name == "bf16") return "bfloat16";
+  if (name == "tf32") return name;
+  throw Error(fmt::format("dtype '{}': float32 (fp32), bfloat16 (bf16) or tf32", name));
 }
 
 Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : options_(options) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/tokens.h"
 #include "kernels/adamw.h"
@@ -45,6 +46,14 @@ class Workload {
   std::unique_ptr<data::TokenSource> tokens_;
   std::optional<model::Safetensors> weights_;
 };
+
+// "float32", "bfloat16" or "tf32" from those names and the short ones, fp32 and bf16. Error: anything else.
+std::string canonical_dtype(const std::string& name);
+
+// Error, with the names to choose from, unless each is a memory strategy, named once.
+void check_strategies(const std::vector<std::string>& names);
+// Those of PROTOCOL.md: baseline, checkpoint, offload, hybrid.
+std::vector<std::string> default_strategies();
 
 // The preset used when none is named.
 const char* default_model(const DeviceInfo& device);

@@ -1,0 +1,32 @@
+// baseline_command.cpp - `spillway baseline`: both arms are checked before anything is allocated, then measured in
+// turns.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "decision/measuring.h"
+#include "decision/record.h"
+
+namespace spillway::decision {
+
+int baseline(BaselineCommand command) {
+  BaselineOptions& o = command.baseline;
+  check_steps(o.steps);
+  const DeviceInfo device = require_device();
+  const bool chosen = o.workload.model.empty();
+  const Variation variation = resolve_variation(o);
+  for (const Arm& arm : {variation.baseline, variation.tuned}) check_strategies({arm.strategy});
+  Workload base(variation.baseline.workload, device), tuned(variation.tuned.workload, device);
+  RunFolder folder(command.place.results, run_name(command.place, device, base));
+  TrainingBaseline result;
+  const auto path = record_run(folder, record_names(device).training_73, [&] {
+    print_workload(base, device, chosen, o.steps);
+    Progress progress;
+    result = run_baseline(o, variation, device, base, tuned, watch(progress));
+    return baseline_record(result, command.place.command_line);
+  });
+  fmt::print("{}\nrecord: {}\n", baseline_report(result), path.string());
+  return result.summary ? 0 : 1;
+}
+
+}  // namespace spillway::decision
