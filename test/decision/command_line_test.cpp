@@ -1,64 +1,22 @@
 // The program as a person meets it: every bad input gets one line that says what is wrong, a non-zero exit, and leaves
 // no file; out of memory is a row, not an end.
-#include <fmt/format.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
-#include "test/decision/temporary_folder.h"
+#include "test/decision/program.h"
 #include "test/device_controls.h"
 #include "test/fixture.h"
 
 namespace fs = std::filesystem;
-using spillway::test::kHostDevice;
-using spillway::test::TemporaryFolder;
+using namespace spillway::test;
 
 namespace {
 
 const char* const kRecord = kHostDevice ? "76_host_memory.json" : "76_real_gpu_memory.json";
 
-struct Result {
-  int status;
-  std::string out, err;
-};
-
-Result spillway_run(const std::string& arguments) {
-  const char* program = std::getenv("SPILLWAY_BIN");
-  BOOST_REQUIRE_MESSAGE(program && fs::exists(program), "SPILLWAY_BIN must name the built program (make test sets it)");
-  const TemporaryFolder tmp;
-  const fs::path err = tmp.path() / "err";
-  const std::string command = fmt::format("{} {} 2>{}", program, arguments, err.string());
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Result r{};
-  std::array<char, 512> part;
-  while (std::fgets(part.data(), part.size(), pipe)) r.out += part.data();
-  r.status = WEXITSTATUS(::pclose(pipe));
-  std::ifstream in(err);
-  r.err.assign(std::istreambuf_iterator<char>(in), {});
-  return r;
-}
-
-void check_refused(const std::string& arguments, const std::string& says) {
-  const Result r = spillway_run(arguments);
-  BOOST_TEST_CONTEXT("spillway " << arguments << " printed: " << r.err) {
-    BOOST_TEST(r.status != 0);
-    BOOST_TEST(r.status < 128);
-    BOOST_TEST(r.err.find(says) != std::string::npos);
-    BOOST_TEST(std::count(r.err.begin(), r.err.end(), '\n') == 1);
-  }
-}
-
 std::string bench(const fs::path& results, const std::string& more) {
   return fmt::format("bench --model tiny --warmup 1 --iters 2 --repeats 2 --results {} --run r {}", results.string(),
                      more);
-}
-
-nlohmann::json read(const fs::path& file) {
-  return nlohmann::json::parse(std::ifstream(file));
 }
 
 }  // namespace
@@ -217,23 +175,6 @@ BOOST_AUTO_TEST_CASE(memory_that_runs_out_elsewhere_is_a_row_too, *boost::unit_t
   const auto record = read(tmp.path() / "r" / kRecord);
   BOOST_TEST(record["summary"]["oom_count"] == 1);
   BOOST_TEST(record["summary"]["measured_count"] == 3);
-}
-
-// Every *_mb of the record that is a number has its exact bytes beside it.
-void check_bytes_beside_mebibytes(const nlohmann::json& node) {
-  if (node.is_array())
-    for (const auto& child : node) check_bytes_beside_mebibytes(child);
-  if (!node.is_object()) return;
-  for (const auto& [key, value] : node.items()) {
-    check_bytes_beside_mebibytes(value);
-    if (!key.ends_with("_mb")) continue;
-    const std::string bytes = key.substr(0, key.size() - 2) + "bytes";
-    BOOST_TEST_CONTEXT(key) {
-      BOOST_REQUIRE(node.contains(bytes));
-      BOOST_TEST(value.is_null() == node[bytes].is_null());
-      if (value.is_number()) BOOST_TEST(std::abs(value.get<double>() * 1048576.0 - node[bytes].get<double>()) <= 1);
-    }
-  }
 }
 
 BOOST_AUTO_TEST_CASE(a_record_has_every_field_of_the_protocol) {
