@@ -12,7 +12,9 @@ SEQ ?=#             tokens a row
 BATCH ?=#           rows a step
 STRATEGIES ?=#      comma list of baseline, checkpoint, offload, hybrid, offload-pageable; default: the first four
 STRATEGY ?=#        the one that explain and train use
-DTYPE ?=#           arithmetic of a step: float32
+WORKLOAD ?=#        of bench instead of SEQ: smoke (512) or pressure (768)
+DTYPE ?=#           arithmetic of a step: float32, bfloat16 (bf16) or, on a GPU, tf32
+TUNED ?=#           what the tuned arm of baseline changes: dtype=D, lmhead-chunk=N, strategy=S or batch=N; default: dtype=bfloat16
 WARMUP ?=#          steps before measuring
 ITERS ?=#           measured steps a repeat
 REPEATS ?=#         times each strategy is measured, in balanced order
@@ -22,6 +24,7 @@ DATA ?=#            a text file, or token ids (.u16, .u32); default: random toke
 LMHEAD_CHUNK ?=#    tokens of logits at a time; 0: all at once
 MEMORY_CAP_MB ?=#   the budget of the decision, MiB
 MIN_SAMPLES_PER_S ?=#   the throughput floor of the decision
+MAX_VAL_LOSS ?=#    the quality floor of the decision; default: the baseline's evaluation loss x 1.02
 DEVICE_MEMORY ?=#   size of the host device's memory (8GiB); only without a GPU
 RUN ?=#             name of the run's folder under results/
 ARGS ?=#            further arguments for the program, as they are
@@ -30,8 +33,8 @@ DEPS ?=#            skip: do not check or install packages
 CUDA_ARCHS ?=#      compute capabilities to build for; default: the GPU's, else 80 90 (with PTX)
 MARCH ?= native#    the processor to build the host for (x86-64-v3 for a portable program)
 V ?=#               1: print whole command lines
-VARIABLES := MODEL SEQ BATCH STRATEGIES STRATEGY DTYPE WARMUP ITERS REPEATS STEPS SEED DATA LMHEAD_CHUNK \
-             MEMORY_CAP_MB MIN_SAMPLES_PER_S DEVICE_MEMORY RUN ARGS DEVICE DEPS CUDA_ARCHS MARCH V
+VARIABLES := MODEL SEQ BATCH STRATEGIES STRATEGY WORKLOAD DTYPE TUNED WARMUP ITERS REPEATS STEPS SEED DATA LMHEAD_CHUNK \
+             MEMORY_CAP_MB MIN_SAMPLES_PER_S MAX_VAL_LOSS DEVICE_MEMORY RUN ARGS DEVICE DEPS CUDA_ARCHS MARCH V
 export $(VARIABLES)
 
 # ---- which device ---------------------------------------------------------------------------------------------------
@@ -49,7 +52,7 @@ PROGRAM := build/$(DEVICE)/spillway
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 .DEFAULT_GOAL := help
-.PHONY: help bench train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
+.PHONY: help baseline bench oom-boundary chain check train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
         test-programs
 
 # Flags of the program from the variables that are set. The values travel through the environment, so that no
@@ -57,6 +60,9 @@ PROGRAM := build/$(DEVICE)/spillway
 flag = $(if $($(1)),--$(2) "$$$(1)")
 COMMON = $(call flag,MODEL,model) $(call flag,SEQ,seq) $(call flag,BATCH,batch) $(call flag,LMHEAD_CHUNK,lmhead-chunk) \
          $(call flag,SEED,seed) $(call flag,DATA,data) $(call flag,DTYPE,dtype) $(call flag,DEVICE_MEMORY,device-memory)
+STEP_COUNTS = $(call flag,WARMUP,warmup) $(call flag,ITERS,iters) $(call flag,REPEATS,repeats)
+BUDGET = $(call flag,MEMORY_CAP_MB,memory-cap-mb) $(call flag,MIN_SAMPLES_PER_S,min-samples-per-s) \
+         $(call flag,MAX_VAL_LOSS,max-val-loss)
 BUILD = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 help: ## this list
@@ -66,11 +72,31 @@ help: ## this list
 	@echo; echo "variables (make bench SEQ=768):"
 	@sed -nE 's/^([A-Z_]+) \?= *([^# ]*)#  *(.*)/  \1\t\3/p' Makefile | expand -t 24
 
-bench: deps-build ## train one step at a time under every strategy, compare, decide, write a 76 record (MODEL SEQ ...)
+baseline: deps-build ## 73: a step against the same step with one thing changed (TUNED MODEL SEQ ...)
 	@$(BUILD) VARIANT=$(DEVICE) program
-	@$(PROGRAM) bench $(COMMON) $(call flag,STRATEGIES,strategies) $(call flag,WARMUP,warmup) $(call flag,ITERS,iters) \
-	  $(call flag,REPEATS,repeats) $(call flag,MEMORY_CAP_MB,memory-cap-mb) \
-	  $(call flag,MIN_SAMPLES_PER_S,min-samples-per-s) $(call flag,RUN,run) $(ARGS)
+	@$(PROGRAM) baseline $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGY,strategy) $(call flag,TUNED,tuned) \
+	  $(call flag,RUN,run) $(ARGS)
+
+bench: deps-build ## 76: train one step at a time under every strategy, compare, decide, write a record (MODEL SEQ ...)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) bench $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGIES,strategies) $(call flag,WORKLOAD,workload) \
+	  $(BUDGET) $(call flag,RUN,run) $(ARGS)
+
+# Without a GPU the boundaries are searched by the books, in seconds; ARGS=--confirm then trains at each of them.
+oom-boundary: deps-build ## 76, further: the longest sequence that each strategy can train (MODEL BATCH MEMORY_CAP_MB ...)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) oom-boundary $(call flag,MODEL,model) $(call flag,BATCH,batch) $(call flag,DTYPE,dtype) \
+	  $(call flag,LMHEAD_CHUNK,lmhead-chunk) $(call flag,STRATEGIES,strategies) $(call flag,MEMORY_CAP_MB,memory-cap-mb) \
+	  $(call flag,DEVICE_MEMORY,device-memory) $(call flag,RUN,run) $(if $(filter host,$(DEVICE)),--books-only) $(ARGS)
+
+chain: deps-build ## 73, 76 and 75 into one run folder, and what check says of it (MODEL SEQ TUNED ...)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) chain $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGIES,strategies) $(call flag,TUNED,tuned) $(BUDGET) \
+	  $(call flag,RUN,run) $(ARGS)
+
+check: deps-build ## the protocol's four questions of a run (RUN; default: the latest)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) check "results/$${RUN:-latest}" $(ARGS)
 
 train: deps-build ## train on a text file and print the loss (DATA=file, MODEL STRATEGY STEPS SEQ ...)
 	@$(BUILD) VARIANT=$(DEVICE) program
