@@ -89,6 +89,21 @@ BOOST_AUTO_TEST_CASE(what_the_books_find_holds_when_it_is_trained, *boost::unit_
   BOOST_TEST(memory_was_the_limit);
 }
 
+BOOST_AUTO_TEST_CASE(a_probe_peaks_where_a_benchmark_of_that_length_does) {
+  const TemporaryFolder tmp;
+  const std::string shape = fmt::format("--model tiny --batch 16 --results {}", tmp.path().string());
+  BOOST_REQUIRE(spillway_run("oom-boundary --run b " + shape).status == 0);
+  BOOST_REQUIRE(spillway_run("bench --run m --seq 256 --warmup 1 --iters 1 --repeats 1 " + shape).status == 0);
+  const auto boundaries = read(tmp.path() / "b" / kRecordBoundary)["boundaries"];
+  const auto candidates =
+      read(tmp.path() / "m" / (kHostDevice ? "76_host_memory.json" : "76_real_gpu_memory.json"))["candidates"];
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const auto& last = boundaries[i]["probes"].back();
+    BOOST_TEST(last["seq_len"] == 256);
+    BOOST_TEST(last["peak_memory_bytes"] == candidates[i]["peak_memory_bytes"]);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(bad_options_are_one_line) {
   check_refused("oom-boundary --model tiny --strategies swap", "swap");
   check_refused("oom-boundary --model tiny --memory-cap-mb 0", "memory-cap-mb 0");
