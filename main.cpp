@@ -46,6 +46,13 @@ void add_strategies(CLI::App* app, std::vector<std::string>& strategies) {
       ->delimiter(',');
 }
 
+void add_budget(CLI::App* app, std::optional<double>& cap, std::optional<double>& minimum, std::optional<double>& floor,
+                const std::string& otherwise) {
+  app->add_option("--memory-cap-mb", cap, "budget: peak memory at most, MiB; default: " + otherwise);
+  app->add_option("--min-samples-per-s", minimum, "budget: throughput at least; default: " + otherwise);
+  app->add_option("--max-val-loss", floor, "budget: evaluation loss at most; default: " + otherwise);
+}
+
 void add_steps(CLI::App* app, decision::Steps& steps) {
   app->add_option("--warmup", steps.warmup, "steps before measuring")->capture_default_str();
   app->add_option("--iters", steps.iters, "measured steps a repeat")->capture_default_str();
@@ -107,7 +114,7 @@ int run(int argc, char** argv) {
   std::function<int()> command;
 
   decision::BaselineCommand baseline;
-  baseline.baseline.workload.seq = 256;
+  baseline.baseline.workload.seq = decision::kBaselineSeq;
   auto* a = app.add_subcommand("baseline", "experiment 73: a step against the same step with one thing changed");
   add_workload(a, baseline.baseline.workload);
   a->add_option("--strategy", baseline.baseline.strategy, "memory strategy")->capture_default_str();
@@ -124,10 +131,8 @@ int run(int argc, char** argv) {
   add_named_workload(b, bench.benchmark.workload);
   add_strategies(b, bench.benchmark.strategies);
   add_steps(b, bench.benchmark.steps);
-  b->add_option("--memory-cap-mb", bench.benchmark.memory_cap_mb, "budget, MiB; default: the device's memory");
-  b->add_option("--min-samples-per-s", bench.benchmark.min_samples_per_s, "throughput floor")->capture_default_str();
-  b->add_option("--max-val-loss", bench.benchmark.max_val_loss,
-                "quality floor; default: baseline's evaluation loss x 1.02");
+  add_budget(b, bench.benchmark.memory_cap_mb, bench.benchmark.min_samples_per_s, bench.benchmark.max_val_loss,
+             "the device's memory, none, the baseline's evaluation loss x 1.02");
   b->add_option("--saving-threshold-mb", bench.benchmark.thresholds.saving_mb, "a saving worth having")
       ->capture_default_str();
   b->add_option("--throughput-threshold", bench.benchmark.thresholds.throughput_ratio, "share of throughput to keep")
@@ -149,6 +154,57 @@ int run(int argc, char** argv) {
   host.add(o);
   add_books_only(o, boundary.boundary);
   o->callback([&] { command = [&] { return decision::oom_boundary(boundary); }; });
+
+  decision::DecideCommand decide;
+  auto* d = app.add_subcommand("decide", "experiment 75: how a 76 record's decision falls under a grid of budgets");
+  d->add_option("--input", decide.input, "a 76 record, of this program or another")->required();
+  add_budget(d, decide.options.memory_cap_mb, decide.options.min_samples_per_s, decide.options.max_val_loss,
+             "the record's");
+  d->add_option("--caps", decide.options.caps,
+                "comma list of MiB, or of multiples of the baseline's peak like 1.02x; default: 9500,10000,11200 where "
+                "those lie around it, else 0.97x,1.02x,1.15x")
+      ->delimiter(',');
+  d->add_option("--throughput-fractions", decide.options.throughput_fractions,
+                "comma list: minima, as shares of the baseline's samples/s")
+      ->delimiter(',')
+      ->capture_default_str();
+  d->add_option("--loss-margins", decide.options.loss_margins,
+                "comma list: quality floors, as multiples of the baseline's evaluation loss")
+      ->delimiter(',')
+      ->capture_default_str();
+  d->add_option("--saving-threshold-mb", decide.options.saving_threshold_mb,
+                "a saving worth having, MiB; default: the record's, else 512");
+  d->add_option("--throughput-threshold", decide.options.throughput_threshold,
+                "share of throughput to keep; default: the record's, else 0.7");
+  d->add_option("--output", decide.output, "default: 75_memory_budget_decision.json beside the input");
+  d->callback([&] { command = [&] { return decision::decide(decide); }; });
+
+  decision::NormalizeCommand normalize;
+  auto* n = app.add_subcommand("normalize", "make the v1 sidecars of records of 73, 76 and 75");
+  n->add_option("files", normalize.files, "records")->required();
+  n->add_option("--output-dir", normalize.output_dir, "default: beside each record");
+  n->callback([&] { command = [&] { return decision::normalize_files(normalize); }; });
+
+  decision::ChainCommand chain;
+  auto* c = app.add_subcommand("chain", "experiments 73, 76 and 75 into one run folder, then check");
+  add_workload(c, chain.workload);
+  c->remove_option(c->get_option("--seq"));
+  c->add_option("--seq", chain.seq, "tokens a row, in every experiment; default: 256 in 73 and 768 in 76");
+  c->add_option("--tuned", chain.tuned, "see baseline");
+  add_strategies(c, chain.benchmark.strategies);
+  c->add_option("--warmup", chain.warmup, "steps before measuring; default: each experiment's own");
+  c->add_option("--iters", chain.iters, "measured steps a repeat; default: each experiment's own");
+  c->add_option("--repeats", chain.repeats, "times each candidate is measured; default: each experiment's own");
+  add_budget(c, chain.benchmark.memory_cap_mb, chain.benchmark.min_samples_per_s, chain.benchmark.max_val_loss,
+             "as bench's");
+  add_place(c, chain.place);
+  host.add(c);
+  c->callback([&] { command = [&] { return decision::chain(chain); }; });
+
+  decision::CheckCommand check;
+  auto* k = app.add_subcommand("check", "the protocol's four questions, answered from a run's records");
+  k->add_option("folder", check.folder, "the run's folder")->required();
+  k->callback([&] { command = [&] { return decision::check_records(check); }; });
 
   decision::TrainCommand train;
   train.workload.seq = 256;
@@ -189,8 +245,9 @@ int run(int argc, char** argv) {
     return 2;
   }
   host.apply();
-  for (decision::RunPlace* place : {&baseline.place, &bench.place, &boundary.place})
-    place->command_line = decision::command_line(argc, argv);
+  decide.command_line = decision::command_line(argc, argv);
+  for (decision::RunPlace* place : {&baseline.place, &bench.place, &boundary.place, &chain.place})
+    place->command_line = decide.command_line;
   return command();
 }
 

@@ -22,25 +22,23 @@ Json arm(const Measurement& m, const Arm& of, const Steps& steps) {
   return a;
 }
 
-Json summary(const TrainingBaseline& r) {
-  if (!r.summary) return nullptr;
-  const BaselineSummary& s = *r.summary;
-  return {{"step_time_delta_ms", s.step_time_delta_ms},
-          {"peak_mem_delta_mb", s.peak_mem_delta_mb},
-          {"peak_mem_delta_bytes", r.baseline.peak_bytes - r.tuned.peak_bytes},
-          {"time_improved", s.time_improved},
-          {"memory_improved", s.memory_improved},
-          {"time_improvement_pct", s.time_improvement_pct},
-          {"memory_improvement_pct", s.memory_improvement_pct},
-          {"meaningful_memory_improved", s.meaningful_memory_improved}};
-}
-
 Json loss_delta(const TrainingBaseline& r) {
   if (!r.summary) return nullptr;
   return static_cast<double>(r.tuned.samples.back().loss) - static_cast<double>(r.baseline.samples.back().loss);
 }
 
 }  // namespace
+
+Json baseline_summary_json(const BaselineSummary& s) {
+  return {{"step_time_delta_ms", s.step_time_delta_ms},
+          {"peak_mem_delta_mb", s.peak_mem_delta_mb},
+          {"peak_mem_delta_bytes", bytes_or_null(s.peak_mem_delta_mb)},
+          {"time_improved", s.time_improved},
+          {"memory_improved", s.memory_improved},
+          {"time_improvement_pct", s.time_improvement_pct},
+          {"memory_improvement_pct", s.memory_improvement_pct},
+          {"meaningful_memory_improved", s.meaningful_memory_improved}};
+}
 
 nlohmann::ordered_json baseline_record(const TrainingBaseline& r, const std::string& command) {
   Json j;
@@ -61,7 +59,7 @@ nlohmann::ordered_json baseline_record(const TrainingBaseline& r, const std::str
                      {"noisy_spread", kNoisySpread}};
   j["baseline"] = arm(r.baseline, r.variation.baseline, r.options.steps);
   j["tuned"] = arm(r.tuned, r.variation.tuned, r.options.steps);
-  j["summary"] = summary(r);
+  j["summary"] = r.summary ? baseline_summary_json(*r.summary) : Json(nullptr);
   j["loss_delta_tuned_minus_baseline"] = loss_delta(r);
   j["decision"] = {{"decision", r.decision.decision}, {"reason", r.decision.reason}};
   return j;

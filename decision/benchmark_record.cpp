@@ -2,6 +2,7 @@
 // add (exact bytes, every sample, the categories at the peak). What was not measured is null.
 #include <nlohmann/json.hpp>
 
+#include "decision/rules_json.h"
 #include "decision/run_record.h"
 #include "decision/strategy_benchmark.h"
 
@@ -19,14 +20,10 @@ nlohmann::ordered_json benchmark_record(const Benchmark& b, const std::string& c
   add_steps(config, b.options.steps);
   config["strategies"] = b.options.strategies;
   r["config"] = config;
-  r["budget"] = {{"memory_cap_mb", number_or_null(b.budget.memory_cap_mb)},
-                 {"memory_cap_bytes", bytes_or_null(b.budget.memory_cap_mb)},
-                 {"min_samples_per_s", number_or_null(b.budget.min_samples_per_s)}};
-  r["quality_floor"] = {{"max_val_loss", number_or_null(b.budget.max_val_loss)}};
-  r["thresholds"] = {{"saving_mb", b.options.thresholds.saving_mb},
-                     {"saving_bytes", bytes_or_null(b.options.thresholds.saving_mb)},
-                     {"throughput_ratio", b.options.thresholds.throughput_ratio},
-                     {"noisy_spread", kNoisySpread}};
+  r["budget"] = budget_json(b.budget);
+  r["quality_floor"] = quality_floor_json(b.budget);
+  r["thresholds"] = thresholds_json(b.options.thresholds);
+  r["thresholds"]["noisy_spread"] = kNoisySpread;
   Json list = Json::array();
   for (const Measurement& m : b.measurements) {
     Json c = {{"name", m.name}};
@@ -35,23 +32,8 @@ nlohmann::ordered_json benchmark_record(const Benchmark& b, const std::string& c
   }
   r["candidates"] = list;
   r["losses_identical"] = b.losses_identical;
-  const Summary& s = b.summary;
-  r["summary"] = {{"candidate_count", s.candidate_count},
-                  {"measured_count", s.measured_count},
-                  {"oom_count", s.oom_count},
-                  {"invalid_count", s.invalid_count},
-                  {"quality_failed_count", s.quality_failed_count},
-                  {"feasible_names", s.feasible_names},
-                  {"best_candidate", text_or_null(s.best_candidate.value_or(""))},
-                  {"baseline_peak_memory_mb", number_or_null(s.baseline_peak_memory_mb)},
-                  {"baseline_peak_memory_bytes", bytes_or_null(s.baseline_peak_memory_mb)},
-                  {"best_peak_memory_mb", number_or_null(s.best_peak_memory_mb)},
-                  {"best_peak_memory_bytes", bytes_or_null(s.best_peak_memory_mb)},
-                  {"memory_saving_mb", s.memory_saving_mb},
-                  {"memory_saving_bytes", bytes_or_null(s.memory_saving_mb)},
-                  {"throughput_ratio", number_or_null(s.throughput_ratio)}};
-  r["decision"] = {
-      {"decision", b.decision.decision}, {"reason", b.decision.reason}, {"next_action", b.decision.next_action}};
+  r["summary"] = summary_json(b.summary);
+  r["decision"] = decision_json(b.decision);
   return r;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "decision/budget_decision.h"
 #include "decision/oom_boundary.h"
 #include "decision/strategy_benchmark.h"
 #include "decision/training_baseline.h"
@@ -38,6 +39,36 @@ struct BoundaryCommand {
   RunPlace place;
 };
 int oom_boundary(BoundaryCommand command);
+
+struct DecideCommand {
+  std::string input;  // a 76 record
+  BudgetOptions options;
+  std::string output;  // empty: 75_memory_budget_decision.json beside the input
+  std::string command_line;
+};
+int decide(const DecideCommand& command);
+
+struct NormalizeCommand {
+  std::vector<std::string> files;
+  std::string output_dir;  // empty: beside each file
+};
+int normalize_files(const NormalizeCommand& command);
+
+struct CheckCommand {
+  std::string folder;
+};
+int check_records(const CheckCommand& command);
+
+// 73, 76 and 75 into one run folder, then check.
+struct ChainCommand {
+  WorkloadOptions workload;         // of both experiments, but for its seq
+  std::optional<std::int64_t> seq;  // default: each experiment's own
+  std::optional<int> warmup, iters, repeats;
+  std::vector<std::string> tuned;  // see BaselineOptions
+  BenchmarkOptions benchmark;      // strategies and budget
+  RunPlace place;
+};
+int chain(ChainCommand command);
 
 struct TrainCommand {
   WorkloadOptions workload;

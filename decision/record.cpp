@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "decision/normalize.h"
 #include "decision/progress.h"
 #include "runtime/error.h"
 
@@ -74,19 +75,23 @@ void RunFolder::prepare(const std::string& record) {
   TemporaryFile probe(folder_ / fmt::format(".probe-{}", ::getpid()));
 }
 
-fs::path RunFolder::write(const std::string& record, const nlohmann::ordered_json& contents) {
-  fs::path target = folder_ / record;
-  TemporaryFile file(folder_ / fmt::format(".{}-{}", record, ::getpid()));
+void write_exclusive(const fs::path& target, const nlohmann::ordered_json& contents) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  TemporaryFile file(folder / fmt::format(".{}-{}", target.filename().string(), ::getpid()));
   file.write(contents.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   if (::link(file.path().c_str(), target.c_str()) != 0) {
-    if (errno == EEXIST)
-      throw Error(fmt::format("{} exists: a record is never overwritten; choose another run name", target.string()));
+    if (errno == EEXIST) throw Error(fmt::format("{} exists: a record is never overwritten", target.string()));
     throw Error(fmt::format("cannot write {}: {}; nothing was recorded", target.string(), std::strerror(errno)));
   }
-  if (const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); folder >= 0) {
-    ::fsync(folder);
-    ::close(folder);
+  if (const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); directory >= 0) {
+    ::fsync(directory);
+    ::close(directory);
   }
+}
+
+fs::path RunFolder::write(const std::string& record, const nlohmann::ordered_json& contents) {
+  fs::path target = folder_ / record;
+  write_exclusive(target, contents);
   // A convenience beside the record: that it cannot be made does not undo the run.
   std::error_code ignored;
   const fs::path link = results_ / fmt::format(".latest-{}", ::getpid());
@@ -115,8 +120,12 @@ fs::path record_run(RunFolder& folder, const std::string& record,
                     const std::function<nlohmann::ordered_json()>& measure) {
   try {
     folder.prepare(record);
+    folder.prepare(sidecar_name(record));
     catch_interrupts();
-    return folder.write(record, measure());
+    const nlohmann::ordered_json contents = measure();
+    fs::path written = folder.write(record, contents);
+    folder.write(sidecar_name(record), normalize(contents, record));
+    return written;
   } catch (const Interrupted&) {
     folder.discard_if_empty();
     throw Interrupted(fmt::format("interrupted before {} was written; {}", record, folder.kept()));

@@ -15,8 +15,7 @@ class RunFolder {
   // Before anything is measured: creates the folder, and Error when `record` exists in it (named) or when nothing can
   // be written there.
   void prepare(const std::string& record);
-  // Writes `record` exclusively: temporary file, fsync, read-only, linked into place. Then points results/latest here.
-  // Error when it exists or the disk is full; no partial file stays.
+  // write_exclusive, then points results/latest here.
   std::filesystem::path write(const std::string& record, const nlohmann::ordered_json& contents);
   // Removes the folder when prepare() made it and nothing stands in it: a run that failed leaves nothing behind.
   void discard_if_empty() noexcept;
@@ -29,6 +28,10 @@ class RunFolder {
   std::string run_;
   bool created_ = false;
 };
+
+// Writes a record exclusively: temporary file beside it, fsync, read-only, linked into place. Error when the name is
+// taken, the folder cannot be written, or the disk is full; no partial file stays.
+void write_exclusive(const std::filesystem::path& target, const nlohmann::ordered_json& contents);
 
 // A whole run: prepare, measure, write, and the path of what was written. When `measure` throws, a folder in which
 // nothing stands goes again, and an Interrupted says what was kept.

@@ -34,7 +34,10 @@ Json number_or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 Json bytes_or_null(const std::optional<double>& mebibytes) {
-  return mebibytes ? Json(std::llround(*mebibytes * 1024.0 * 1024.0)) : Json(nullptr);
+  // Somebody's cap may be any number; bytes that no integer holds exactly are not written as one.
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  const double bytes = mebibytes.value_or(kExact) * 1024.0 * 1024.0;
+  return std::abs(bytes) < kExact ? Json(std::llround(bytes)) : Json(nullptr);
 }
 
 Run describe(Workload& workload, const DeviceInfo& device) {

@@ -19,7 +19,7 @@ struct BenchmarkOptions {
   Steps steps;
   std::string source_baseline;          // the 73 record this run refers to; empty: none
   std::optional<double> memory_cap_mb;  // default: the device's memory
-  double min_samples_per_s = 0.0;
+  std::optional<double> min_samples_per_s;
   std::optional<double> max_val_loss;  // default: default_quality_floor
   Thresholds thresholds;
 };

@@ -65,6 +65,7 @@ struct TrainingBaseline {
 TrainingBaseline run_baseline(const BaselineOptions& options, const Variation& variation, const DeviceInfo& device,
                               Workload& baseline, Workload& tuned, const Watcher& watcher);
 
+nlohmann::ordered_json baseline_summary_json(const BaselineSummary& summary);
 // The 73 raw record of PROTOCOL.md.
 nlohmann::ordered_json baseline_record(const TrainingBaseline& result, const std::string& command_line);
 // For people: the two arms side by side, the decision and why.

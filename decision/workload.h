@@ -16,8 +16,8 @@
 
 namespace spillway::decision {
 
-// The protocol's two workloads are named by their seq_len.
-inline constexpr std::int64_t kSmokeSeq = 512, kPressureSeq = 768;
+// The protocol's seq_lens: 76's workloads smoke and pressure, and what 73 takes.
+inline constexpr std::int64_t kSmokeSeq = 512, kPressureSeq = 768, kBaselineSeq = 256;
 
 struct WorkloadOptions {
   std::string model;  // preset or folder; empty: small on the host, qwen2.5-0.5b on a GPU

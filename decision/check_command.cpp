@@ -1,0 +1,81 @@
+// check_command.cpp - `spillway check` and `spillway chain`: the experiments one after another in one run folder, and
+// the questions that the protocol asks of what they left.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "decision/check_run.h"
+#include "decision/measuring.h"
+#include "decision/normalize.h"
+#include "decision/record.h"
+
+namespace spillway::decision {
+namespace fs = std::filesystem;
+
+int check_records(const CheckCommand& command) {
+  const RunCheck run = check_run(command.folder);
+  std::error_code ignored;
+  const fs::path real = fs::canonical(command.folder, ignored);
+  fmt::print("{}\n", ignored ? command.folder : fs::proximate(real, ignored).string());
+  for (const RunCheck::File& file : run.files) fmt::print("  {:>10}  {}\n", file.bytes, file.name);
+  for (const Answer& a : run.answers) fmt::print("{:<3}  {}  {}\n", a.yes ? "yes" : "no", a.question, a.reason);
+  return run.all_hold() ? 0 : 1;
+}
+
+int chain(ChainCommand c) {
+  BaselineCommand first;
+  BenchCommand second;
+  first.baseline.workload = second.benchmark.workload = c.workload;
+  first.baseline.workload.seq = c.seq.value_or(kBaselineSeq);
+  first.baseline.tuned = c.tuned;
+  second.benchmark = c.benchmark;
+  second.benchmark.workload = c.workload;
+  second.benchmark.workload.seq = c.seq.value_or(kPressureSeq);
+  for (Steps* steps : {&first.baseline.steps, &second.benchmark.steps}) {
+    steps->warmup = c.warmup.value_or(steps->warmup);
+    steps->iters = c.iters.value_or(steps->iters);
+    steps->repeats = c.repeats.value_or(steps->repeats);
+    check_steps(*steps);
+  }
+
+  // Everything that can be refused is refused before the first experiment, not after it.
+  check_benchmark(second.benchmark);
+  const DeviceInfo device = require_device();
+  const Variation variation = resolve_variation(first.baseline);
+  Workload(variation.tuned.workload, device);
+  const Workload workload(second.benchmark.workload, device);
+  c.place.run = run_name(c.place, device, workload);
+  first.place = second.place = c.place;
+  RunFolder folder(c.place.results, c.place.run);
+  const RecordNames names = record_names(device);
+  for (const std::string& record : {names.training_73, names.benchmark_76, names.decision_75}) {
+    folder.prepare(record);
+    folder.prepare(sidecar_name(record));
+  }
+  DecideCommand third;
+  third.input = (folder.path() / names.benchmark_76).string();
+  third.command_line = c.place.command_line;
+
+  int status = 0;
+  const auto stage = [&](const char* what, auto&& run) {
+    fmt::print("== {}\n", what);
+    try {
+      status = std::max(status, run());
+    } catch (const Interrupted&) {
+      throw;
+    } catch (const std::exception& e) {
+      folder.discard_if_empty();
+      throw Error(fmt::format("{}: {}; {}", what, e.what(), folder.kept()));
+    }
+    fmt::print("\n");
+  };
+  stage("73 training baseline", [&] { return baseline(first); });
+  stage("76 strategy benchmark", [&] { return bench(second); });
+  stage("75 budget decision", [&] { return decide(third); });
+  fmt::print("== check\n");
+  check_records({folder.path().string()});
+  return status;
+}
+
+}  // namespace spillway::decision

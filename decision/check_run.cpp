@@ -1,0 +1,259 @@
+// check_run.cpp - see check_run.h. Each question is a function that returns what it saw, or throws No with the reason.
+#include "decision/check_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "decision/budget_decision.h"
+#include "decision/json_file.h"
+#include "decision/measurement.h"
+#include "decision/normalize.h"
+#include "decision/rules_json.h"
+#include "decision/source_record.h"
+#include "decision/training_baseline.h"
+#include "runtime/error.h"
+
+namespace spillway::decision {
+namespace fs = std::filesystem;
+namespace {
+using Json = nlohmann::ordered_json;
+
+class No : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+// The first of `names` that stands in the folder. A real GPU's record comes before a host's.
+std::string find_record(const fs::path& folder, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (fs::exists(folder / name)) return name;
+  throw No(fmt::format("{} is missing", fmt::join(names, " or ")));
+}
+
+Json read(const fs::path& file) {
+  try {
+    return read_json(file);
+  } catch (const Error& e) {
+    throw No(e.what());
+  }
+}
+
+const Json& member(const Json& object, const char* key, const std::string& where) {
+  if (!object.is_object() || !object.contains(key)) throw No(fmt::format("{} has no {}", where, key));
+  return object[key];
+}
+
+double figure(const Json& object, const char* key, const std::string& where) {
+  const auto value = number_at(object, key);
+  if (!value || !std::isfinite(*value)) throw No(fmt::format("{}: {} is not a finite number", where, key));
+  return *value;
+}
+
+// ---- saying the same twice ------------------------------------------------------------------------------------------
+
+bool close(double a, double b) {
+  return std::abs(a - b) <= 1e-6 * std::max({1.0, std::abs(a), std::abs(b)});
+}
+
+// Everything that `again` has must stand in `stored`, numbers to a millionth.
+void must_agree(const Json& stored, const Json& again, const std::string& where) {
+  if (again.is_number() && stored.is_number()) {
+    if (!close(stored.get<double>(), again.get<double>()))
+      throw No(fmt::format("{} is {}, but computed again it is {}", where, stored.dump(), again.dump()));
+  } else if (again.is_object() && stored.is_object()) {
+    for (const auto& [key, value] : again.items())
+      must_agree(member(stored, key.c_str(), where), value, where + "." + key);
+  } else if (again.is_array() && stored.is_array() && again.size() == stored.size()) {
+    for (std::size_t i = 0; i < again.size(); ++i) must_agree(stored[i], again[i], fmt::format("{}[{}]", where, i));
+  } else if (stored != again) {
+    throw No(fmt::format("{} is {}, but computed again it is {}", where, stored.dump(), again.dump()));
+  }
+}
+
+void check_sidecar(const fs::path& folder, const std::string& record, const Json& raw) {
+  const std::string name = sidecar_name(record);
+  if (!fs::exists(folder / name)) throw No(fmt::format("{} is missing: spillway normalize makes it", name));
+  Json expected = normalize(raw, record);
+  expected.erase("legacy_source");  // where the raw record stood when the sidecar was made
+  must_agree(read(folder / name), expected, name);
+}
+
+// ---- what was measured ----------------------------------------------------------------------------------------------
+
+// The samples of one candidate or arm: every repeat asked for, the same losses in each, steady times, and a median
+// that is theirs. Returns the losses of one repeat.
+std::vector<double> check_samples(const Json& m, const std::string& name, const Json& config) {
+  const Json& samples = member(m, "samples", name);
+  const auto repeats = static_cast<int>(figure(config, "repeats", "config"));
+  const auto iters = static_cast<std::size_t>(figure(config, "iters", "config"));
+  if (repeats < 2) throw No("a single repeat: nothing shows that another would give the same");
+  std::vector<double> times;
+  std::vector<std::vector<double>> losses(static_cast<std::size_t>(repeats));
+  for (const Json& s : samples) {
+    times.push_back(figure(s, "step_time_ms", name));
+    const double repeat = figure(s, "repeat", name);
+    if (repeat < 1 || repeat > repeats) throw No(fmt::format("{}: a sample of repeat {}", name, repeat));
+    losses[static_cast<std::size_t>(repeat) - 1].push_back(figure(s, "loss", name));
+  }
+  for (const auto& of_repeat : losses) {
+    if (of_repeat.size() != iters)
+      throw No(fmt::format("{}: {} samples where {} repeats of {} steps were asked for", name, samples.size(), repeats,
+                           iters));
+    if (of_repeat != losses[0]) throw No(fmt::format("{}: the losses of its repeats differ", name));
+  }
+  if (!member(m, "peaks_agree", name).is_boolean() || !m["peaks_agree"].get<bool>())
+    throw No(fmt::format("{}: the peaks of its repeats differ", name));
+  if (!close(figure(m, "step_time_ms", name), median(times)))
+    throw No(fmt::format("{}: step_time_ms is {}, but the median of its samples is {}", name,
+                         figure(m, "step_time_ms", name), median(times)));
+  const double spread = median_absolute_deviation(times) / median(times);
+  if (spread > kNoisySpread)
+    throw No(fmt::format("{}: step times spread by {:.1f}%, more than {:.0f}%: measure again on a quiet machine", name,
+                         100 * spread, 100 * kNoisySpread));
+  return losses[0];
+}
+
+// ---- the questions --------------------------------------------------------------------------------------------------
+
+struct Records {
+  fs::path folder;
+  std::string name_73, name_76;  // as found; empty when not
+};
+
+std::string ask_73(Records& r) {
+  r.name_73 = find_record(r.folder, {"73_real_gpu_training.json", "73_host_training.json"});
+  const Json raw = read(r.folder / r.name_73);
+  const Json& config = member(raw, "config", r.name_73);
+  if (!text_at(config, "varied")) throw No("config.varied does not name the one variable that differs");
+  ArmFigures arms[2];
+  for (int i = 0; i < 2; ++i) {
+    const char* name = i == 0 ? "baseline" : "tuned";
+    const Json& arm = member(raw, name, r.name_73);
+    if (text_at(arm, "status").value_or("ok") != "ok")
+      throw No(
+          fmt::format("{}: {}: {}", name, *text_at(arm, "status"), text_at(arm, "error").value_or("no reason given")));
+    check_samples(arm, name, config);
+    arms[i] = {figure(arm, "step_time_ms", name), figure(arm, "peak_mem_mb", name), figure(arm, "eval_loss", name)};
+  }
+  const BaselineSummary summary = compare(arms[0], arms[1]);
+  must_agree(member(raw, "summary", r.name_73), baseline_summary_json(summary), "summary");
+  const Decision decision = decide_baseline(summary, arms[0], arms[1]);
+  must_agree(member(raw, "decision", r.name_73), {{"decision", decision.decision}, {"reason", decision.reason}},
+             "decision");
+  check_sidecar(r.folder, r.name_73, raw);
+  return fmt::format("{} repeats agree in every loss and byte; {} varied, {}", config["repeats"].get<int>(),
+                     *text_at(config, "varied"), decision.decision);
+}
+
+// 76 names the 73 record that it builds on: the same model, device and seed, and the dtype of that record's baseline.
+void check_source_73(const Json& raw, const Records& r) {
+  const auto source = text_at(raw, "source_baseline");
+  if (!source) return;
+  const fs::path file = fs::path(*source).is_absolute() ? fs::path(*source) : r.folder / *source;
+  if (!fs::exists(file)) throw No(fmt::format("source_baseline {} is missing", *source));
+  const Json baseline = read(file);
+  const Json &ours = member(raw, "config", r.name_76), &theirs = member(baseline, "config", *source);
+  for (const char* key : {"model_id", "device", "seed"})
+    if (ours.contains(key) && theirs.contains(key) && ours[key] != theirs[key])
+      throw No(fmt::format("config.{} is {}, but {} of its source_baseline {}", key, ours[key].dump(),
+                           theirs[key].dump(), *source));
+}
+
+std::string ask_76(Records& r) {
+  r.name_76 = find_record(r.folder, {"76_real_gpu_memory.json", "76_host_memory.json"});
+  const Json raw = read(r.folder / r.name_76);
+  const Json& config = member(raw, "config", r.name_76);
+  const Json& list = member(raw, "candidates", r.name_76);
+  const std::vector<Candidate> candidates = record_candidates(raw, r.name_76);
+  std::vector<double> losses;
+  std::optional<double> eval_loss;
+  bool baseline = false;
+  int measured = 0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::string& name = candidates[i].name;
+    if (candidates[i].status != "ok") {
+      if (!text_at(list[i], "error")) throw No(fmt::format("{}: {} without a reason", name, candidates[i].status));
+      continue;
+    }
+    ++measured;
+    baseline = baseline || name == "baseline";
+    const std::vector<double> own = check_samples(list[i], name, config);
+    const double own_eval = figure(list[i], "eval_loss", name);
+    if (!member(list[i], "cost", name).is_object()) throw No(fmt::format("{}: cost is no object", name));
+    if (eval_loss && (own != losses || own_eval != *eval_loss))
+      throw No(fmt::format("{}: its losses are not those of the others: it trained something else", name));
+    losses = own;
+    eval_loss = own_eval;
+  }
+  if (!baseline) throw No("the baseline was not measured: there is nothing to compare with");
+  if (measured < 2) throw No("only the baseline was measured: there is nothing to compare");
+
+  const Summary summary = summarize(candidates, record_budget(raw));
+  must_agree(member(raw, "summary", r.name_76), summary_json(summary), "summary");
+  must_agree(member(raw, "decision", r.name_76),
+             decision_json(decide(summary, record_thresholds(raw), Wording::benchmark_76)), "decision");
+  check_source_73(raw, r);
+  check_sidecar(r.folder, r.name_76, raw);
+  return fmt::format("{} of {} candidates measured, all with the same losses", measured, candidates.size());
+}
+
+std::string ask_75(const Records& r) {
+  const std::string name = find_record(r.folder, {"75_memory_budget_decision.json"});
+  const Json raw = read(r.folder / name);
+  if (r.name_76.empty()) throw No("the 76 record that it decides on is missing");
+  const fs::path source = r.folder / r.name_76;
+  if (member(raw, "source", name) != file_identity(source.string()))
+    throw No(fmt::format("it was decided on another file than {} as it is now: run spillway decide again", r.name_76));
+  const BudgetDecision again = decide_budget(read(source), r.name_76, recorded_options(raw));
+  must_agree(raw, budget_fields(again), name);
+  check_sidecar(r.folder, name, raw);
+  if (again.sensitivity.conclusion != "stable")
+    throw No("sensitive: another budget nearby decides otherwise; see sensitivity in " + name);
+  return fmt::format("{} over the grid and its neighbours", again.point.decision.decision);
+}
+
+std::string ask_74(const Records& r) {
+  const std::string name = find_record(r.folder, {"74_profiling_optimization.json"});
+  throw No(name + " cannot be checked: this version does not profile");
+}
+
+}  // namespace
+
+bool RunCheck::all_hold() const {
+  return std::all_of(answers.begin(), answers.end(), [](const Answer& a) { return a.yes; });
+}
+
+RunCheck check_run(const fs::path& folder) {
+  if (!fs::is_directory(folder)) throw Error(fmt::format("{}: no such run folder", folder.string()));
+  RunCheck check;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && !entry.path().filename().string().starts_with('.'))
+      check.files.push_back({entry.path().filename().string(), entry.file_size()});
+  std::sort(check.files.begin(), check.files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+
+  Records records{folder, {}, {}};
+  const auto ask = [&](const char* question, auto&& answer) {
+    Answer a{question, false, ""};
+    try {
+      a.reason = answer(records);
+      a.yes = true;
+    } catch (const std::exception& no) {
+      a.reason = no.what();
+    }
+    check.answers.push_back(a);
+  };
+  ask("73 gives a reproducible baseline?", ask_73);
+  ask("76 compares the candidates and their costs?", ask_76);
+  ask("75 stays stable over the budgets?", ask_75);
+  ask("74 explains the end-to-end gain with profiling evidence?", ask_74);
+  return check;
+}
+
+}  // namespace spillway::decision

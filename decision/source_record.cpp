@@ -1,0 +1,46 @@
+// source_record.cpp - see source_record.h.
+#include "decision/source_record.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "decision/json_file.h"
+#include "runtime/error.h"
+
+namespace spillway::decision {
+using Json = nlohmann::ordered_json;
+
+std::vector<Candidate> record_candidates(const Json& record, const std::string& name) {
+  const Json list = value_at(record, "candidates");
+  if (!list.is_array()) throw Error(fmt::format("{}: candidates is no array: give a 76 record", name));
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& c = list[i];
+    if (!c.is_object()) throw Error(fmt::format("{}: candidates[{}] is no object", name, i));
+    const auto peak = number_at(c, "peak_memory_mb");
+    candidates.push_back({.name = text_at(c, "name").value_or(fmt::format("strategy_{}", i)),
+                          .status = text_at(c, "status").value_or("ok"),
+                          .peak_memory_mb = peak ? peak : number_at(c, "peak_mem_mb"),
+                          .samples_per_s = number_at(c, "samples_per_s"),
+                          .eval_loss = number_at(c, "eval_loss"),
+                          .val_loss = number_at(c, "val_loss")});
+  }
+  return candidates;
+}
+
+Budget record_budget(const Json& record) {
+  const Json budget = value_at(record, "budget");
+  return {.memory_cap_mb = number_at(budget, "memory_cap_mb"),
+          .min_samples_per_s = number_at(budget, "min_samples_per_s"),
+          .max_val_loss = number_at(value_at(record, "quality_floor"), "max_val_loss")};
+}
+
+Thresholds record_thresholds(const Json& record) {
+  const Json thresholds = value_at(record, "thresholds");
+  const Thresholds standard;
+  return {.saving_mb = number_at(thresholds, "saving_mb").value_or(standard.saving_mb),
+          .throughput_ratio = number_at(thresholds, "throughput_ratio").value_or(standard.throughput_ratio)};
+}
+
+}  // namespace spillway::decision
