@@ -19,7 +19,7 @@ int baseline(BaselineCommand command) {
   Workload base(variation.baseline.workload, device), tuned(variation.tuned.workload, device);
   RunFolder folder(command.place.results, run_name(command.place, device, base));
   TrainingBaseline result;
-  const auto path = record_run(folder, record_names(device).training_73, [&] {
+  const auto path = record_run(folder, record_names(device).training_73, Sidecar::v1, [&] {
     print_workload(base, device, chosen, o.steps);
     Progress progress;
     result = run_baseline(o, variation, device, base, tuned, watch(progress));

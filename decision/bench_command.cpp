@@ -39,7 +39,7 @@ int bench(BenchCommand command) {
   const std::string record_73 = record_names(device).training_73;
   if (o.source_baseline.empty() && std::filesystem::exists(folder.path() / record_73)) o.source_baseline = record_73;
   Benchmark benchmark;
-  const auto path = record_run(folder, record_names(device).benchmark_76, [&] {
+  const auto path = record_run(folder, record_names(device).benchmark_76, Sidecar::v1, [&] {
     print_workload(workload, device, chosen, o.steps);
     Progress progress;
     benchmark = run_benchmark(o, device, workload, watch(progress));

@@ -25,7 +25,7 @@ int oom_boundary(BoundaryCommand command) {
                                : command.place.run;
   RunFolder folder(command.place.results, name);
   BoundaryRun result;
-  const auto path = record_run(folder, record_names(device).boundary_76, [&] {
+  const auto path = record_run(folder, record_names(device).boundary_76, Sidecar::none, [&] {
     fmt::print("model {}: {:.1f} M parameters; batch {}, {}\n\n", workload.config().name,
                static_cast<double>(workload.config().parameters()) / 1e6, o.workload.batch, o.workload.dtype);
     std::fflush(stdout);

@@ -21,24 +21,33 @@ std::string outcome(const Cell& c) {
                      c.summary.best_candidate ? model::printable(*c.summary.best_candidate) : "-");
 }
 
-// Rows are caps and minima, columns floors. The row and column that the operating point stands on, if it does, is
-// marked.
+// Rows are caps and minima, columns floors. The operating point is marked where the grid has it, else it stands below
+// the grid in a row of its own.
 std::string grid_table(const BudgetDecision& d) {
+  const Budget& p = d.point.budget;
   std::vector<std::string> head = {"cap MiB", "at least samples/s"};
   for (const auto& floor : d.floors) head.push_back(fmt::format("loss at most {}", limit(floor)));
   Table t(head);
+  bool marked = false;
   std::size_t i = 0;
   for (const auto& cap : d.caps)
     for (const auto& minimum : d.minima) {
       std::vector<std::string> row = {limit(cap), limit(minimum)};
       for (std::size_t f = 0; f < d.floors.size(); ++f, ++i) {
-        const Budget &b = d.grid[i].budget, &p = d.point.budget;
-        const bool here = b.memory_cap_mb == p.memory_cap_mb && b.min_samples_per_s == p.min_samples_per_s &&
-                          b.max_val_loss == p.max_val_loss;
+        const bool here = cap == p.memory_cap_mb && minimum == p.min_samples_per_s && d.floors[f] == p.max_val_loss;
+        marked |= here;
         row.push_back(outcome(d.grid[i]) + (here ? " *" : ""));
       }
       t.row(row);
     }
+  if (!marked) {
+    std::vector<std::string> row = {limit(p.memory_cap_mb), limit(p.min_samples_per_s)};
+    const auto column = std::find(d.floors.begin(), d.floors.end(), p.max_val_loss);
+    row.resize(head.size());
+    row[column == d.floors.end() ? 2 : 2 + static_cast<std::size_t>(column - d.floors.begin())] =
+        outcome(d.point) + " *";
+    t.row(row);
+  }
   return t.text();
 }
 
@@ -104,7 +113,7 @@ std::string budget_report(const BudgetDecision& d) {
                           : "no minimum of samples/s",
       p.max_val_loss ? fmt::format("evaluation loss at most {}", limit(p.max_val_loss)) : "no quality floor");
   text += grid_table(d);
-  text += "(decision and smallest candidate that fits; * the operating point, where the grid has it)\n\n";
+  text += "(decision and smallest candidate that fits; * the operating point)\n\n";
   const Sensitivity& s = d.sensitivity;
   text += fmt::format("grid: accept {:.0f}%, tune {:.0f}%, reject {:.0f}% of {} cells; ", 100 * s.accept_share,
                       100 * s.tune_share, 100 * s.reject_share, d.grid.size());

@@ -116,15 +116,15 @@ std::string RunFolder::kept() const {
                        : fmt::format("kept in {}: {}", folder_.string(), fmt::join(names, ", "));
 }
 
-fs::path record_run(RunFolder& folder, const std::string& record,
+fs::path record_run(RunFolder& folder, const std::string& record, Sidecar sidecar,
                     const std::function<nlohmann::ordered_json()>& measure) {
   try {
     folder.prepare(record);
-    folder.prepare(sidecar_name(record));
+    if (sidecar == Sidecar::v1) folder.prepare(sidecar_name(record));
     catch_interrupts();
     const nlohmann::ordered_json contents = measure();
     fs::path written = folder.write(record, contents);
-    folder.write(sidecar_name(record), normalize(contents, record));
+    if (sidecar == Sidecar::v1) folder.write(sidecar_name(record), normalize(contents, record));
     return written;
   } catch (const Interrupted&) {
     folder.discard_if_empty();

@@ -1,5 +1,6 @@
 // record.h - a raw record is an experiment: written whole or not at all, never over another, read-only afterwards.
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -33,9 +34,10 @@ class RunFolder {
 // taken, the folder cannot be written, or the disk is full; no partial file stays.
 void write_exclusive(const std::filesystem::path& target, const nlohmann::ordered_json& contents);
 
-// A whole run: prepare, measure, write, and the path of what was written. When `measure` throws, a folder in which
-// nothing stands goes again, and an Interrupted says what was kept.
-std::filesystem::path record_run(RunFolder& folder, const std::string& record,
+// A whole run: prepare, measure, write, and the path of what was written; beside a record of 73, 76 or 75 its v1
+// sidecar. When `measure` throws, a folder in which nothing stands goes again, and an Interrupted says what was kept.
+enum class Sidecar : std::uint8_t { none, v1 };
+std::filesystem::path record_run(RunFolder& folder, const std::string& record, Sidecar sidecar,
                                  const std::function<nlohmann::ordered_json()>& measure);
 
 // "20261201T064500Z_host_small_768": UTC time, device, model, and what tells it from others: its seq.
