@@ -11,7 +11,7 @@ MODEL ?=#           preset (tiny, small, qwen2.5-0.5b, ...) or a folder with con
 SEQ ?=#             tokens a row
 BATCH ?=#           rows a step
 STRATEGIES ?=#      comma list of baseline, checkpoint, offload, hybrid, offload-pageable; default: the first four
-STRATEGY ?=#        the one that explain and train use
+STRATEGY ?=#        the one that baseline, train, explain and verify use, and bench when STRATEGIES is not set
 WORKLOAD ?=#        of bench instead of SEQ: smoke (512) or pressure (768)
 DTYPE ?=#           arithmetic of a step: float32, bfloat16 (bf16) or, on a GPU, tf32
 TUNED ?=#           what the tuned arm of baseline changes: dtype=D, lmhead-chunk=N, strategy=S or batch=N; default: dtype=bfloat16
@@ -25,6 +25,8 @@ LMHEAD_CHUNK ?=#    tokens of logits at a time; 0: all at once
 MEMORY_CAP_MB ?=#   the budget of the decision, MiB
 MIN_SAMPLES_PER_S ?=#   the throughput floor of the decision
 MAX_VAL_LOSS ?=#    the quality floor of the decision; default: the baseline's evaluation loss x 1.02
+CAPS ?=#            caps of decide's grid: comma list of MiB, or of multiples of the baseline's peak like 1.02x
+INPUT ?=#           the 76 record that decide reads; default: the one of RUN, else of the latest run
 DEVICE_MEMORY ?=#   size of the host device's memory (8GiB); only without a GPU
 RUN ?=#             name of the run's folder under results/
 ARGS ?=#            further arguments for the program, as they are
@@ -34,7 +36,7 @@ CUDA_ARCHS ?=#      compute capabilities to build for; default: the GPU's, else 
 MARCH ?= native#    the processor to build the host for (x86-64-v3 for a portable program)
 V ?=#               1: print whole command lines
 VARIABLES := MODEL SEQ BATCH STRATEGIES STRATEGY WORKLOAD DTYPE TUNED WARMUP ITERS REPEATS STEPS SEED DATA LMHEAD_CHUNK \
-             MEMORY_CAP_MB MIN_SAMPLES_PER_S MAX_VAL_LOSS DEVICE_MEMORY RUN ARGS DEVICE DEPS CUDA_ARCHS MARCH V
+             MEMORY_CAP_MB MIN_SAMPLES_PER_S MAX_VAL_LOSS CAPS INPUT DEVICE_MEMORY RUN ARGS DEVICE DEPS CUDA_ARCHS MARCH V
 export $(VARIABLES)
 
 # ---- which device ---------------------------------------------------------------------------------------------------
@@ -52,7 +54,7 @@ PROGRAM := build/$(DEVICE)/spillway
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 .DEFAULT_GOAL := help
-.PHONY: help baseline bench oom-boundary chain check train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
+.PHONY: help baseline bench oom-boundary decide chain check train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
         test-programs
 
 # Flags of the program from the variables that are set. The values travel through the environment, so that no
@@ -79,7 +81,7 @@ baseline: deps-build ## 73: a step against the same step with one thing changed 
 
 bench: deps-build ## 76: train one step at a time under every strategy, compare, decide, write a record (MODEL SEQ ...)
 	@$(BUILD) VARIANT=$(DEVICE) program
-	@$(PROGRAM) bench $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGIES,strategies) $(call flag,WORKLOAD,workload) \
+	@$(PROGRAM) bench $(COMMON) $(STEP_COUNTS) $(or $(call flag,STRATEGIES,strategies),$(call flag,STRATEGY,strategies)) $(call flag,WORKLOAD,workload) \
 	  $(BUDGET) $(call flag,RUN,run) $(ARGS)
 
 # Without a GPU the boundaries are searched by the books, in seconds; ARGS=--confirm then trains at each of them.
@@ -93,6 +95,11 @@ chain: deps-build ## 73, 76 and 75 into one run folder, and what check says of i
 	@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) chain $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGIES,strategies) $(call flag,TUNED,tuned) $(BUDGET) \
 	  $(call flag,RUN,run) $(ARGS)
+
+decide: deps-build ## 75: a 76 record's decision under a grid of budgets (INPUT, else RUN's record; CAPS MEMORY_CAP_MB ...)
+	@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) decide --input "$${INPUT:-$$(ls "results/$${RUN:-latest}"/76_*_memory.json | head -n 1)}" $(BUDGET) \
+	  $(call flag,CAPS,caps) $(ARGS)
 
 check: deps-build ## the protocol's four questions of a run (RUN; default: the latest)
 	@$(BUILD) VARIANT=$(DEVICE) program
@@ -113,7 +120,8 @@ info: deps-build ## device, versions, presets, strategies
 
 verify: deps-build ## compare with the golden losses, gradients and stepped parameters of test/fixtures/tiny_qwen2
 	@$(BUILD) VARIANT=$(DEVICE) program
-	@$(PROGRAM) verify test/fixtures/tiny_qwen2 test/fixtures/tiny_qwen2/golden.safetensors $(ARGS)
+	@$(PROGRAM) verify test/fixtures/tiny_qwen2 test/fixtures/tiny_qwen2/golden.safetensors \
+	  $(call flag,STRATEGY,strategy) $(ARGS)
 
 # Every suite as it trains, every suite again with real threads in a block under ASan and UBSan, and what has
 # streams under ThreadSanitizer. Tests of the command line run the program as trained.
@@ -210,8 +218,8 @@ OBJECTS := $(LIBRARY:%.cpp=$(B)/%.o) $(KERNELS:%.cu=$(B)/%.cu.o)
 programs = $(foreach s,$(2),build/$(1)/suites/$(subst /,_,$(s)))
 quiet = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst build/%,%,$@)';)
 
-program: $(B)/spillway
-test-programs: $(call programs,$(VARIANT),$(SUITES))
+program: $(B)/spillway ; @:
+test-programs: $(call programs,$(VARIANT),$(SUITES)) ; @:
 
 $(B)/spillway: $(B)/main.o $(B)/libspillway.a
 	$(call quiet,LINK)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)

@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
+#include <system_error>
 
 #include "decision/commands.h"
 #include "decision/progress.h"
@@ -22,7 +27,8 @@ using namespace spillway;
 
 void add_workload(CLI::App* app, decision::WorkloadOptions& w) {
   app->add_option("--model", w.model, "preset (see info) or a folder with config.json and safetensors");
-  app->add_option("--seq", w.seq, "tokens a row")->capture_default_str();
+  app->add_option("--seq", w.seq, "tokens a row; the default: no more than the model's positions")
+      ->capture_default_str();
   app->add_option("--batch", w.batch, "rows a step")->capture_default_str();
   app->add_option("--dtype", w.dtype, "arithmetic of the step: float32, bfloat16 (bf16) or, on a GPU, tf32")
       ->capture_default_str();
@@ -91,6 +97,11 @@ struct HostOptions {
     if (pool_threads) hostcuda::set_pool_threads(*pool_threads);
     for (const std::string& fault : faults) hostcuda::arm_fault(fault);
   }
+  // A fault that did not come about is told, or its silence would pass for robustness.
+  static void report_faults() {
+    for (const std::string& fault : hostcuda::pending_faults())
+      std::fputs(fmt::format("spillway: note: {}\n", fault).c_str(), stderr);
+  }
 };
 void add_books_only(CLI::App* app, decision::BoundaryOptions& boundary) {
   auto* books = app->add_flag_callback(
@@ -102,9 +113,37 @@ void add_books_only(CLI::App* app, decision::BoundaryOptions& boundary) {
 struct HostOptions {
   void add(CLI::App*) {}
   void apply() const {}
+  static void report_faults() {}
 };
 void add_books_only(CLI::App*, decision::BoundaryOptions&) {}
 #endif
+
+// A number is what was typed: by itself CLI11 takes an empty word for 0, wraps what is negative, and clips what is too
+// large for its type.
+void check_numbers(CLI::App& app) {
+  const auto reads = [](const std::string& text, auto number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  const auto must = [](bool good, const std::string& text, const char* what) {
+    return good ? std::string() : fmt::format("'{}' is not {}", text, what);
+  };
+  for (CLI::App* command : app.get_subcommands({}))
+    for (CLI::Option* option : command->get_options()) {
+      const std::string type = option->get_type_name();
+      if (type == "INT")
+        option->check(
+            [=](const std::string& t) { return must(reads(t, std::int64_t{}), t, "a whole number in range"); }, "");
+      if (type == "UINT")
+        option->check(
+            [=](const std::string& t) {
+              return must(reads(t, std::uint64_t{}), t, "a whole number from 0 up, in range");
+            },
+            "");
+      if (type == "FLOAT")
+        option->check([=](const std::string& t) { return must(reads(t, double{}), t, "a number"); }, "");
+    }
+}
 
 int run(int argc, char** argv) {
   CLI::App app("Spillway: where the memory of a training step goes, and what each way of saving it costs.", "spillway");
@@ -237,30 +276,50 @@ int run(int argc, char** argv) {
   auto* i = app.add_subcommand("info", "the device, the presets, the strategies");
   i->callback([&] { command = [] { return decision::info(); }; });
 
+  check_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    fmt::print(stderr, "spillway: {} (spillway --help)\n", error.what());
+    std::fputs(("spillway: " + decision::one_line(error.what()) + " (spillway --help)\n").c_str(), stderr);
     return 2;
   }
   host.apply();
   decide.command_line = decision::command_line(argc, argv);
   for (decision::RunPlace* place : {&baseline.place, &bench.place, &boundary.place, &chain.place})
     place->command_line = decide.command_line;
-  return command();
+  const int status = command();
+  host.report_faults();
+  return status;
+}
+
+// An error's one line, whatever a file or an argument put into it, and whether or not anybody can read it.
+void complain(const std::string& message) {
+  const std::string line = "spillway: " + decision::one_line(message) + "\n";
+  std::fputs(line.c_str(), stderr);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Whoever stops reading (| head) does not end a measurement: the write fails instead, and the record is kept.
+  std::signal(SIGPIPE, SIG_IGN);
+  int status = 1;
   try {
-    return run(argc, argv);
+    status = run(argc, argv);
   } catch (const decision::Interrupted& interrupted) {
-    fmt::print(stderr, "spillway: {}\n", interrupted.what());
-    return 130;
+    complain(interrupted.what());
+    status = 130;
+  } catch (const std::system_error& error) {
+    if (error.code().value() != EPIPE) complain(error.what());
+  } catch (const std::bad_alloc&) {
+    complain("the host's memory ran out");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "spillway: {}\n", error.what());
-    return 1;
+    complain(error.what());
   }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    if (errno != EPIPE) complain(std::string("standard output cannot be written: ") + std::strerror(errno));
+    if (status == 0) status = 1;
+  }
+  return status;
 }

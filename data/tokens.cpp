@@ -98,9 +98,17 @@ std::string read_whole(const std::filesystem::path& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored))
     throw Error(fmt::format("{} is a folder; give a file", file.string()));
+  // A pipe may never end, and a device never does.
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored))
+    throw Error(fmt::format("{} is no regular file", file.string()));
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(fmt::format("{} cannot be read", file.string()));
-  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  std::string bytes;
+  try {
+    bytes.assign(std::istreambuf_iterator<char>(in), {});
+  } catch (const std::ios_base::failure&) {
+    in.setstate(std::ios_base::badbit);
+  }
   if (in.bad()) throw Error(fmt::format("{} cannot be read to its end", file.string()));
   if (bytes.empty()) throw Error(fmt::format("{} is empty", file.string()));
   return bytes;

@@ -19,14 +19,14 @@ int baseline(BaselineCommand command) {
   Workload base(variation.baseline.workload, device), tuned(variation.tuned.workload, device);
   RunFolder folder(command.place.results, run_name(command.place, device, base));
   TrainingBaseline result;
-  const auto path = record_run(folder, record_names(device).training_73, Sidecar::v1, [&] {
+  record_run(folder, record_names(device).training_73, Sidecar::v1, [&] {
     print_workload(base, device, chosen, o.steps);
     Progress progress;
     result = run_baseline(o, variation, device, base, tuned, watch(progress));
-    return baseline_record(result, command.place.command_line);
+    return Measured{baseline_record(result, command.place.command_line), baseline_report(result)};
   });
-  fmt::print("{}\nrecord: {}\n", baseline_report(result), path.string());
-  return result.summary ? 0 : 1;
+  if (!result.summary) throw Error("an arm could not be measured; its row says why");
+  return 0;
 }
 
 }  // namespace spillway::decision

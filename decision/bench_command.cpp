@@ -18,14 +18,15 @@ void check_benchmark(const BenchmarkOptions& o) {
   check_steps(o.steps);
   if (!o.source_baseline.empty() && !std::filesystem::is_regular_file(o.source_baseline))
     throw Error(fmt::format("source-baseline {}: no such file; give a 73 record", o.source_baseline));
-  const auto finite = [](const char* name, const std::optional<double>& value) {
-    if (value && !std::isfinite(*value)) throw Error(fmt::format("{} {}: a finite number", name, *value));
+  const auto not_negative = [](const char* name, const std::optional<double>& value) {
+    if (value && !(std::isfinite(*value) && *value >= 0))
+      throw Error(fmt::format("{} {}: a finite number, 0 or more", name, *value));
   };
-  finite("memory-cap-mb", o.memory_cap_mb);
-  finite("min-samples-per-s", o.min_samples_per_s);
-  finite("max-val-loss", o.max_val_loss);
-  finite("saving-threshold-mb", o.thresholds.saving_mb);
-  finite("throughput-threshold", o.thresholds.throughput_ratio);
+  not_negative("memory-cap-mb", o.memory_cap_mb);
+  not_negative("min-samples-per-s", o.min_samples_per_s);
+  not_negative("max-val-loss", o.max_val_loss);
+  not_negative("saving-threshold-mb", o.thresholds.saving_mb);
+  not_negative("throughput-threshold", o.thresholds.throughput_ratio);
 }
 
 int bench(BenchCommand command) {
@@ -39,16 +40,17 @@ int bench(BenchCommand command) {
   const std::string record_73 = record_names(device).training_73;
   if (o.source_baseline.empty() && std::filesystem::exists(folder.path() / record_73)) o.source_baseline = record_73;
   Benchmark benchmark;
-  const auto path = record_run(folder, record_names(device).benchmark_76, Sidecar::v1, [&] {
+  record_run(folder, record_names(device).benchmark_76, Sidecar::v1, [&] {
     print_workload(workload, device, chosen, o.steps);
     Progress progress;
     benchmark = run_benchmark(o, device, workload, watch(progress));
-    return benchmark_record(benchmark, command.place.command_line);
+    return Measured{benchmark_record(benchmark, command.place.command_line), benchmark_report(benchmark)};
   });
-  fmt::print("{}\nrecord: {}\n", benchmark_report(benchmark), path.string());
   const bool any = std::any_of(benchmark.measurements.begin(), benchmark.measurements.end(),
                                [](const Measurement& m) { return m.status == "ok"; });
-  return any && benchmark.losses_identical ? 0 : 1;
+  if (!any) throw Error("no strategy could be measured; each row says why");
+  if (!*benchmark.losses_identical) throw Error("the losses of repeats or strategies differ: see the record");
+  return 0;
 }
 
 }  // namespace spillway::decision

@@ -31,7 +31,7 @@ nlohmann::ordered_json benchmark_record(const Benchmark& b, const std::string& c
     list.push_back(c);
   }
   r["candidates"] = list;
-  r["losses_identical"] = b.losses_identical;
+  r["losses_identical"] = b.losses_identical ? Json(*b.losses_identical) : Json(nullptr);
   r["summary"] = summary_json(b.summary);
   r["decision"] = decision_json(b.decision);
   return r;

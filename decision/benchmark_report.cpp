@@ -74,7 +74,7 @@ std::string benchmark_report(const Benchmark& b) {
       std::count_if(b.measurements.begin(), b.measurements.end(), [](auto& m) { return m.status == "ok"; });
   if (ran > 0)
     text += fmt::format("losses bit-identical across repeats and strategies: {}\n\n{}",
-                        b.losses_identical ? "yes" : "NO", at_peak(b).text());
+                        *b.losses_identical ? "yes" : "NO", at_peak(b).text());
   if (b.run.device.is_host)
     text +=
         "\nBytes are what a GPU allocates for the same step; times are this processor's and say nothing of a GPU.\n";
@@ -85,9 +85,17 @@ std::string benchmark_report(const Benchmark& b) {
                       limit(b.budget.memory_cap_mb, " MiB"), limit(b.budget.min_samples_per_s, " samples/s"),
                       limit(b.budget.max_val_loss, ""));
   text += fmt::format("decision: {} ({}); next: {}\n", b.decision.decision, b.decision.reason, b.decision.next_action);
+  const Thresholds& t = b.options.thresholds;
+  text += fmt::format("  accept takes a saving of {:.6g} MiB or more at {:.6g} or more of the baseline's throughput\n",
+                      t.saving_mb, t.throughput_ratio);
   if (b.summary.best_candidate)
-    text += fmt::format("smallest that fits: {}, saving {:.2f} MiB at {} of the baseline's throughput\n",
-                        *b.summary.best_candidate, b.summary.memory_saving_mb, limit(b.summary.throughput_ratio, ""));
+    text += "  smallest that fits: " + *b.summary.best_candidate +
+            (b.summary.baseline_peak_memory_mb
+                 ? fmt::format(", saving {:.2f} MiB at {} of the baseline's throughput\n", b.summary.memory_saving_mb,
+                               limit(b.summary.throughput_ratio, ""))
+                 : std::string("; the baseline was not measured, so there is nothing to save against\n"));
+  if (b.options.steps.warmup == 0)
+    text += "no warm-up: peaks are of runs whose first step allocates the optimizer's states, not of steady steps\n";
   return text;
 }
 

@@ -20,20 +20,19 @@ int oom_boundary(BoundaryCommand command) {
   const DeviceInfo device = require_device();
   o.workload.seq = kBoundaryStep;
   Workload workload(o.workload, device);
-  const std::string name = command.place.run.empty()
-                               ? default_run_name(device.is_host, workload.config().name, "oom-boundary")
-                               : command.place.run;
+  const std::string name = command.place.run.empty() ? default_run_name(command.place.results, device.is_host,
+                                                                        workload.config().name, "oom-boundary")
+                                                     : command.place.run;
   RunFolder folder(command.place.results, name);
   BoundaryRun result;
-  const auto path = record_run(folder, record_names(device).boundary_76, Sidecar::none, [&] {
+  record_run(folder, record_names(device).boundary_76, Sidecar::none, [&] {
     fmt::print("model {}: {:.1f} M parameters; batch {}, {}\n\n", workload.config().name,
                static_cast<double>(workload.config().parameters()) / 1e6, o.workload.batch, o.workload.dtype);
     std::fflush(stdout);
     Progress progress;
     result = run_boundaries(o, device, workload, watch(progress));
-    return boundary_record(result, command.place.command_line);
+    return Measured{boundary_record(result, command.place.command_line), boundary_report(result)};
   });
-  fmt::print("{}record: {}\n", boundary_report(result), path.string());
   const bool refuted = std::any_of(result.boundaries.begin(), result.boundaries.end(),
                                    [](const Boundary& b) { return b.confirmed && !*b.confirmed; });
   return refuted ? 1 : 0;

@@ -17,6 +17,7 @@ Json probe(const Probe& p) {
     j["peak_memory_bytes"] = p.peak_bytes;
     j["peak_reserved_mb"] = mib(p.peak_reserved_bytes);
     j["peak_reserved_bytes"] = p.peak_reserved_bytes;
+    j["offload_host_bytes"] = p.host_bytes;
   } else {
     j["error"] = p.error;
   }
@@ -58,15 +59,16 @@ nlohmann::ordered_json boundary_record(const BoundaryRun& run, const std::string
 }
 
 std::string boundary_report(const BoundaryRun& run) {
-  Table t({"strategy", "largest seq", "peak MiB", "reserved MiB", "first that fails", "probes", "trained at both"});
+  Table t({"strategy", "largest seq", "peak MiB", "reserved MiB", "offloaded to the host MiB", "first that fails",
+           "probes", "trained at both"});
   std::string errors;
   for (const Boundary& b : run.boundaries) {
     const auto figure = [&](std::int64_t Probe::*bytes) {
       return b.largest ? fmt::format("{:.1f}", mib((*b.largest).*bytes)) : std::string("-");
     };
     t.row({b.strategy, b.largest ? std::to_string(b.largest->seq) : "none", figure(&Probe::peak_bytes),
-           figure(&Probe::peak_reserved_bytes), b.first_failing ? std::to_string(b.first_failing->seq) : "-",
-           std::to_string(b.probes.size()),
+           figure(&Probe::peak_reserved_bytes), figure(&Probe::host_bytes),
+           b.first_failing ? std::to_string(b.first_failing->seq) : "-", std::to_string(b.probes.size()),
            !b.confirmed   ? "not asked"
            : *b.confirmed ? "holds"
                           : "DOES NOT HOLD"});

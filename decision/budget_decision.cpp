@@ -127,14 +127,15 @@ Sensitivity sensitivity(const BudgetDecision& d) {
 }  // namespace
 
 void check_budget_options(const BudgetOptions& o) {
-  const auto finite = [](const char* name, const std::optional<double>& value) {
-    if (value && !std::isfinite(*value)) throw Error(fmt::format("{} {}: a finite number", name, *value));
+  const auto not_negative = [](const char* name, const std::optional<double>& value) {
+    if (value && !(std::isfinite(*value) && *value >= 0))
+      throw Error(fmt::format("{} {}: a finite number, 0 or more", name, *value));
   };
-  finite("memory-cap-mb", o.memory_cap_mb);
-  finite("min-samples-per-s", o.min_samples_per_s);
-  finite("max-val-loss", o.max_val_loss);
-  finite("saving-threshold-mb", o.saving_threshold_mb);
-  finite("throughput-threshold", o.throughput_threshold);
+  not_negative("memory-cap-mb", o.memory_cap_mb);
+  not_negative("min-samples-per-s", o.min_samples_per_s);
+  not_negative("max-val-loss", o.max_val_loss);
+  not_negative("saving-threshold-mb", o.saving_threshold_mb);
+  not_negative("throughput-threshold", o.throughput_threshold);
   for (const std::string& cap : o.caps) read_cap(cap);
   for (const auto& [name, factors] :
        {std::pair("throughput-fractions", &o.throughput_fractions), std::pair("loss-margins", &o.loss_margins)}) {

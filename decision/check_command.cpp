@@ -26,12 +26,14 @@ int check_records(const CheckCommand& command) {
 int chain(ChainCommand c) {
   BaselineCommand first;
   BenchCommand second;
-  first.baseline.workload = second.benchmark.workload = c.workload;
+  first.baseline.workload = c.workload;
   first.baseline.workload.seq = c.seq.value_or(kBaselineSeq);
+  first.baseline.workload.seq_is_default = !c.seq;
   first.baseline.tuned = c.tuned;
   second.benchmark = c.benchmark;
   second.benchmark.workload = c.workload;
   second.benchmark.workload.seq = c.seq.value_or(kPressureSeq);
+  second.benchmark.workload.seq_is_default = !c.seq;
   for (Steps* steps : {&first.baseline.steps, &second.benchmark.steps}) {
     steps->warmup = c.warmup.value_or(steps->warmup);
     steps->iters = c.iters.value_or(steps->iters);
@@ -43,8 +45,7 @@ int chain(ChainCommand c) {
   check_benchmark(second.benchmark);
   const DeviceInfo device = require_device();
   const Variation variation = resolve_variation(first.baseline);
-  Workload(variation.tuned.workload, device);
-  const Workload workload(second.benchmark.workload, device);
+  const Workload tuned(variation.tuned.workload, device), workload(second.benchmark.workload, device);
   c.place.run = run_name(c.place, device, workload);
   first.place = second.place = c.place;
   RunFolder folder(c.place.results, c.place.run);

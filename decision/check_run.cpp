@@ -69,7 +69,7 @@ void must_agree(const Json& stored, const Json& again, const std::string& where)
       throw No(fmt::format("{} is {}, but computed again it is {}", where, stored.dump(), again.dump()));
   } else if (again.is_object() && stored.is_object()) {
     for (const auto& [key, value] : again.items())
-      must_agree(member(stored, key.c_str(), where), value, where + "." + key);
+      must_agree(member(stored, key.c_str(), where), value, fmt::format("{}.{}", where, key));
   } else if (again.is_array() && stored.is_array() && again.size() == stored.size()) {
     for (std::size_t i = 0; i < again.size(); ++i) must_agree(stored[i], again[i], fmt::format("{}[{}]", where, i));
   } else if (stored != again) {

@@ -81,7 +81,8 @@ int train(const TrainCommand& command);
 struct ExplainCommand {
   std::string model, strategy = "hybrid";
   std::int64_t seq = 768, batch = 1;
-  bool full = false;  // the whole schedule, not its first and last layers
+  bool seq_is_default = false;  // see WorkloadOptions
+  bool full = false;            // the whole schedule, not its first and last layers
 };
 int explain(const ExplainCommand& command);
 

@@ -37,7 +37,9 @@ int verify(const VerifyCommand& command) {
   options.strategy = command.strategy;
   memory::CudaDeviceMemory memory;
   memory::CachingAllocator allocator(memory);
-  return model::verify(command.model, command.golden, options, allocator, std::cout) ? 0 : 1;
+  if (!model::verify(command.model, command.golden, options, allocator, std::cout))
+    throw Error("not all golden numbers are within tolerance");
+  return 0;
 }
 
 }  // namespace spillway::decision

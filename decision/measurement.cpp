@@ -133,13 +133,20 @@ double median_ms(const Measurement& m, double activation::StepCost::*field) {
   return median(values);
 }
 
-double spread(const Measurement& m) {
+std::optional<double> spread(const Measurement& m) {
+  constexpr std::size_t kFewest = 3;
   const std::vector<double> times = step_times(m);
+  if (times.size() < kFewest) return std::nullopt;
   return median_absolute_deviation(times) / median(times);
 }
 
+bool noisy(const Measurement& m) {
+  return spread(m).value_or(0) > kNoisySpread;
+}
+
 std::string spread_text(const Measurement& m) {
-  return fmt::format("{:.1f}%{}", 100 * spread(m), spread(m) > kNoisySpread ? " noisy" : "");
+  const auto s = spread(m);
+  return s ? fmt::format("{:.1f}%{}", 100 * *s, noisy(m) ? " noisy" : "") : std::string("-");
 }
 
 std::vector<std::vector<int>> balanced_order(int strategies, int repeats, std::uint64_t seed) {

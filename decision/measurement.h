@@ -77,11 +77,12 @@ double median_step_ms(const Measurement& m);
 double samples_per_s(const Measurement& m);
 // Median over the measured steps of one time of their cost, ms.
 double median_ms(const Measurement& m, double activation::StepCost::*field);
-// Spread of the step times: MAD / median.
-double spread(const Measurement& m);
-// Above this the times are marked doubtful.
+// Spread of the step times: MAD / median. Absent where there are too few (below 3) to have one.
+std::optional<double> spread(const Measurement& m);
+bool noisy(const Measurement& m);
+// Above this spread the times are marked doubtful.
 inline constexpr double kNoisySpread = 0.10;
-// For tables: "1.3%", "12.0% noisy".
+// For tables: "1.3%", "12.0% noisy", "-".
 std::string spread_text(const Measurement& m);
 
 // Losses are compared as bits: equal to rounding is not equal here.

@@ -18,7 +18,8 @@ RecordNames record_names(const DeviceInfo& device) {
 
 std::string run_name(const RunPlace& place, const DeviceInfo& device, const Workload& workload) {
   if (!place.run.empty()) return place.run;
-  return default_run_name(device.is_host, workload.config().name, std::to_string(workload.options().seq));
+  return default_run_name(place.results, device.is_host, workload.config().name,
+                          std::to_string(workload.options().seq));
 }
 
 void print_workload(Workload& workload, const DeviceInfo& device, bool model_was_chosen, const Steps& steps) {

@@ -25,6 +25,7 @@ Probe train_two_steps(const BoundaryOptions& o, const DeviceInfo& device, const 
     probe.fits = true;
     probe.peak_bytes = allocator.stats().max_allocated;
     probe.peak_reserved_bytes = allocator.stats().max_reserved;
+    probe.host_bytes = trainer->store().host_bytes();
   } catch (const std::exception& e) {
     if (!is_out_of_memory(e)) throw;
     probe.error = e.what();

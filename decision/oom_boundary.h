@@ -31,6 +31,7 @@ struct Probe {
   std::int64_t seq = 0;
   bool fits = false;
   std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;  // where it fits
+  std::int64_t host_bytes = 0;                           // that it offloads to; no cap bounds them
   std::string error;                                     // where it does not
 };
 

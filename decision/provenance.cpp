@@ -43,10 +43,21 @@ std::string command_line(int argc, const char* const* argv) {
   return line;
 }
 
+std::string one_line(const std::string& message) {
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return line;
+}
+
+// A git that hangs, on a network drive or a prompt, must not hold up a record.
 std::string git_commit() {
-  const std::string hash = output_of("git rev-parse HEAD 2>/dev/null");
+  const std::string hash = output_of("timeout 10 git rev-parse HEAD 2>/dev/null");
   if (hash.empty()) return "";
-  return output_of("git status --porcelain --untracked-files=no 2>/dev/null").empty() ? hash : hash + "-dirty";
+  return output_of("timeout 10 git status --porcelain --untracked-files=no 2>/dev/null").empty() ? hash
+                                                                                                 : hash + "-dirty";
 }
 
 std::string cuda_version(int version) {

@@ -9,6 +9,8 @@ namespace spillway::decision {
 
 // The command as typed, quoted where a shell would need it.
 std::string command_line(int argc, const char* const* argv);
+// Control characters escaped: whatever a path or a file put into a message, it stays one line.
+std::string one_line(const std::string& message);
 // HEAD's hash of the repository in the current folder, "-dirty" appended when tracked files differ; "" outside one.
 std::string git_commit();
 // "13.0" from 13000.

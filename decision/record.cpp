@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <vector>
 
 #include "decision/normalize.h"
@@ -23,13 +24,15 @@ namespace spillway::decision {
 namespace fs = std::filesystem;
 namespace {
 
-// A file that is deleted unless it is linked to its real name.
+// A file of a name that nobody has, which is deleted unless it is linked to its real name. What a killed process left
+// behind is in nobody's way.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(fs::path path) : path_(std::move(path)) {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd_ < 0)
-      throw Error(fmt::format("cannot write into {}: {}", path_.parent_path().string(), std::strerror(errno)));
+  TemporaryFile(const fs::path& folder, const std::string& record) {
+    std::string name = (folder / fmt::format(".{}-XXXXXX", record)).string();
+    fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+    if (fd_ < 0) throw Error(fmt::format("cannot write into {}: {}", folder.string(), std::strerror(errno)));
+    path_ = name;
   }
   ~TemporaryFile() {
     if (fd_ >= 0) ::close(fd_);
@@ -72,12 +75,12 @@ void RunFolder::prepare(const std::string& record) {
   if (fs::exists(fs::symlink_status(folder_ / record)))
     throw Error(
         fmt::format("{} exists: a record is never overwritten; choose another run name", (folder_ / record).string()));
-  TemporaryFile probe(folder_ / fmt::format(".probe-{}", ::getpid()));
+  TemporaryFile probe(folder_, "probe");
 }
 
 void write_exclusive(const fs::path& target, const nlohmann::ordered_json& contents) {
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  TemporaryFile file(folder / fmt::format(".{}-{}", target.filename().string(), ::getpid()));
+  TemporaryFile file(folder, target.filename().string());
   file.write(contents.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   if (::link(file.path().c_str(), target.c_str()) != 0) {
     if (errno == EEXIST) throw Error(fmt::format("{} exists: a record is never overwritten", target.string()));
@@ -91,10 +94,11 @@ void write_exclusive(const fs::path& target, const nlohmann::ordered_json& conte
 
 fs::path RunFolder::write(const std::string& record, const nlohmann::ordered_json& contents) {
   fs::path target = folder_ / record;
+  std::error_code ignored;
+  fs::create_directories(folder_, ignored);  // gone, when a run beside this one that made it was stopped
   write_exclusive(target, contents);
   // A convenience beside the record: that it cannot be made does not undo the run.
-  std::error_code ignored;
-  const fs::path link = results_ / fmt::format(".latest-{}", ::getpid());
+  const fs::path link = results_ / fmt::format(".latest-{}-{}", ::getpid(), std::random_device()());
   fs::create_directory_symlink(run_, link, ignored);
   fs::rename(link, results_ / "latest", ignored);
   if (ignored) fs::remove(link, ignored);
@@ -116,16 +120,20 @@ std::string RunFolder::kept() const {
                        : fmt::format("kept in {}: {}", folder_.string(), fmt::join(names, ", "));
 }
 
-fs::path record_run(RunFolder& folder, const std::string& record, Sidecar sidecar,
-                    const std::function<nlohmann::ordered_json()>& measure) {
+void record_run(RunFolder& folder, const std::string& record, Sidecar sidecar, const Measure& measure) {
   try {
     folder.prepare(record);
     if (sidecar == Sidecar::v1) folder.prepare(sidecar_name(record));
     catch_interrupts();
-    const nlohmann::ordered_json contents = measure();
-    fs::path written = folder.write(record, contents);
-    if (sidecar == Sidecar::v1) folder.write(sidecar_name(record), normalize(contents, record));
-    return written;
+    const Measured measured = measure();
+    try {
+      folder.write(record, measured.record);
+      if (sidecar == Sidecar::v1) folder.write(sidecar_name(record), normalize(measured.record, record));
+    } catch (...) {
+      fmt::print("{}\n", measured.report);  // what was measured is not lost with the disk
+      throw;
+    }
+    fmt::print("{}\nrecord: {}\n", measured.report, (folder.path() / record).string());
   } catch (const Interrupted&) {
     folder.discard_if_empty();
     throw Interrupted(fmt::format("interrupted before {} was written; {}", record, folder.kept()));
@@ -135,12 +143,16 @@ fs::path record_run(RunFolder& folder, const std::string& record, Sidecar sideca
   }
 }
 
-std::string default_run_name(bool host, const std::string& model, const std::string& what) {
+std::string default_run_name(const fs::path& results, bool host, const std::string& model, const std::string& what) {
   std::string safe = fs::path(model).filename().string();
   std::replace_if(
       safe.begin(), safe.end(),
       [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '-'; }, '_');
-  return fmt::format("{:%Y%m%dT%H%M%SZ}_{}_{}_{}", fmt::gmtime(std::time(nullptr)), host ? "host" : "gpu", safe, what);
+  const std::string name =
+      fmt::format("{:%Y%m%dT%H%M%SZ}_{}_{}_{}", fmt::gmtime(std::time(nullptr)), host ? "host" : "gpu", safe, what);
+  std::string unused = name;
+  for (int n = 2; fs::exists(fs::symlink_status(results / unused)); ++n) unused = fmt::format("{}_{}", name, n);
+  return unused;
 }
 
 }  // namespace spillway::decision

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace spillway::decision {
@@ -34,13 +34,20 @@ class RunFolder {
 // taken, the folder cannot be written, or the disk is full; no partial file stays.
 void write_exclusive(const std::filesystem::path& target, const nlohmann::ordered_json& contents);
 
-// A whole run: prepare, measure, write, and the path of what was written; beside a record of 73, 76 or 75 its v1
-// sidecar. When `measure` throws, a folder in which nothing stands goes again, and an Interrupted says what was kept.
+// A whole run: prepare, measure, write, report; beside a record of 73, 76 or 75 its v1 sidecar. When `measure` throws,
+// a folder in which nothing stands goes again, and an Interrupted says what was kept. When the record cannot be written
+// the report is printed all the same.
 enum class Sidecar : std::uint8_t { none, v1 };
-std::filesystem::path record_run(RunFolder& folder, const std::string& record, Sidecar sidecar,
-                                 const std::function<nlohmann::ordered_json()>& measure);
+struct Measured {
+  nlohmann::ordered_json record;
+  std::string report;  // for people
+};
+using Measure = std::function<Measured()>;
+void record_run(RunFolder& folder, const std::string& record, Sidecar sidecar, const Measure& measure);
 
-// "20261201T064500Z_host_small_768": UTC time, device, model, and what tells it from others: its seq.
-std::string default_run_name(bool host, const std::string& model, const std::string& what);
+// "20261201T064500Z_host_small_768": UTC time, device, model, and what tells it from others: its seq. A number is
+// appended where `results` has that name already.
+std::string default_run_name(const std::filesystem::path& results, bool host, const std::string& model,
+                             const std::string& what);
 
 }  // namespace spillway::decision

@@ -106,8 +106,8 @@ Json measured_fields(const Measurement& m, const char* peak_name, const Steps& s
   c["at_peak"] = at_peak;
   c["lmhead_chunk"] = m.lmhead_chunk;
   c["cost"] = cost(m);
-  c["spread"] = spread(m);
-  c["noisy"] = spread(m) > kNoisySpread;
+  c["spread"] = number_or_null(spread(m));
+  c["noisy"] = spread(m) ? Json(noisy(m)) : Json(nullptr);
   c["losses_agree"] = m.losses_agree;
   c["peaks_agree"] = m.peaks_agree;
   Json samples = Json::array();

@@ -5,7 +5,7 @@
 namespace spillway::decision {
 namespace {
 
-bool identical_losses(const std::vector<Measurement>& measurements) {
+std::optional<bool> identical_losses(const std::vector<Measurement>& measurements) {
   const Measurement* reference = nullptr;
   for (const Measurement& m : measurements) {
     if (m.status != "ok") continue;
@@ -18,7 +18,7 @@ bool identical_losses(const std::vector<Measurement>& measurements) {
     for (std::size_t i = 0; i < m.samples.size(); ++i)
       if (!same_bits(reference->samples[i].loss, m.samples[i].loss)) return false;
   }
-  return true;
+  return reference ? std::optional(true) : std::nullopt;
 }
 
 }  // namespace

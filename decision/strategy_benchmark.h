@@ -28,7 +28,7 @@ struct Benchmark {
   BenchmarkOptions options;  // as resolved
   Run run;
   std::vector<Measurement> measurements;  // in the order of options.strategies
-  bool losses_identical = true;           // over all strategies that ran
+  std::optional<bool> losses_identical;   // over all repeats of all strategies that ran; absent when none did
   Budget budget;
   Summary summary;
   Decision decision;

@@ -60,7 +60,8 @@ int train(const TrainCommand& command) {
     const model::StepResult r = trainer->step(workload.tokens().next(w.batch, w.seq));
     ++since;
     done = step;
-    if (!std::isfinite(r.loss)) throw Error(fmt::format("the loss is {} at step {}: lower --lr", r.loss, step));
+    if (!std::isfinite(r.loss))
+      throw Error(fmt::format("the loss is {} at step {}: lower --lr, or look for NaN in the weights", r.loss, step));
     progress.show(fmt::format("step {}/{}  loss {:.4f}", step, command.steps, r.loss));
     if (!wanted) continue;
     const auto now = std::chrono::steady_clock::now();

@@ -42,6 +42,7 @@ Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : o
     throw Error(fmt::format("dtype '{}': this build computes in float32 only", options_.dtype));
   config_ = model::resolve_config(options_.model);
   config_.validate();
+  if (options_.seq_is_default) options_.seq = std::min(options_.seq, config_.max_positions);
   model::check_shape(config_, options_.batch, options_.seq);
   if (options_.lmhead_chunk < -1)
     throw Error(fmt::format("lmhead-chunk {}: tokens of logits at a time, 0 for all at once", options_.lmhead_chunk));

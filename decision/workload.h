@@ -22,6 +22,7 @@ inline constexpr std::int64_t kSmokeSeq = 512, kPressureSeq = 768, kBaselineSeq 
 struct WorkloadOptions {
   std::string model;  // preset or folder; empty: small on the host, qwen2.5-0.5b on a GPU
   std::int64_t seq = 768, batch = 1;
+  bool seq_is_default = false;  // nobody asked for it: a model with fewer positions takes as many as it has
   std::string dtype = "float32";
   std::uint64_t seed = 42;
   std::string data;                // empty: random tokens

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one call: build, every test suite on the GPU, compute-sanitizer, the bench on
+# Everything that needs a GPU, in one call: build, every test suite on the GPU, compute-sanitizer, the chain on
 # qwen2.5-0.5b, the PyTorch peer. Results land in $OUT (default results/gpu_check). Goes on after a failure, so that one
 # visit to a GPU machine answers every question; ends with `N passed, N failed`.
 set -u
@@ -41,9 +41,10 @@ else
 fi
 check verify build/cuda/spillway verify test/fixtures/tiny_qwen2 test/fixtures/tiny_qwen2/golden.safetensors
 run="gpu_check_$(date -u +%Y%m%dT%H%M%SZ)"
-check bench make bench DEVICE=cuda MODEL=qwen2.5-0.5b SEQ=768 STRATEGIES=baseline,checkpoint,offload,hybrid,offload-pageable \
+check chain make chain DEVICE=cuda MODEL=qwen2.5-0.5b SEQ=768 STRATEGIES=baseline,checkpoint,offload,hybrid,offload-pageable \
   RUN="$run"
-cp "results/$run"/*.json "$out/" 2>/dev/null
+check boundary make oom-boundary DEVICE=cuda MODEL=small MEMORY_CAP_MB=512 RUN="${run}_boundary"
+cp "results/$run"/*.json "results/${run}_boundary"/*.json "$out/" 2>/dev/null
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   check peer python3 test/peer/peer.py --model qwen2.5-0.5b --seq 768 --device cuda --warmup 3 --iters 10
 else

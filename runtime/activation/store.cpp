@@ -261,6 +261,9 @@ StepCost Store::cost() const {
   return cost;
 }
 
+std::int64_t Store::host_bytes() const {
+  return impl_->arena->bytes();
+}
 std::int64_t Store::pinned_host_bytes() const {
   return impl_->arena->kind() == memory::HostMemory::pinned ? impl_->arena->bytes() : 0;
 }

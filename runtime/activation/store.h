@@ -64,7 +64,8 @@ class Store {
 
   // Of the last run, after the compute stream was synchronized.
   StepCost cost() const;
-  std::int64_t pinned_host_bytes() const;  // 0 when nothing is offloaded
+  std::int64_t host_bytes() const;         // of the slots that tensors are offloaded to; 0 when none is
+  std::int64_t pinned_host_bytes() const;  // of those, pinned
   const Plan& plan() const { return plan_; }
   const Schedule& schedule() const { return training_; }
   const LayerSpec& spec() const { return spec_; }

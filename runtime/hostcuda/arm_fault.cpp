@@ -38,7 +38,12 @@ std::chrono::microseconds duration(std::string_view text) {
 }
 
 void arm(const std::vector<std::string_view>& parts) {
-  if (parts[0] == "link" && parts.size() == 2) return set_link_gbps(number(parts[1], 1e6));
+  if (parts[0] == "link" && parts.size() == 2) {
+    constexpr double kSlowest = 1e-6;  // a kilobyte a second; less would never end
+    const double gbps = number(parts[1], 1e6);
+    if (gbps != 0 && gbps < kSlowest) throw std::invalid_argument("a link of less than 0.000001 GB/s");
+    return set_link_gbps(gbps);
+  }
   if (parts[0] == "delay" && parts.size() == 3) return delay_stream(number(parts[1], INT32_MAX), duration(parts[2]));
   if (!parts[0].starts_with("cu") || parts.size() < 2 || parts.size() > 3)
     throw std::invalid_argument(

@@ -130,6 +130,17 @@ void fail_call(std::string_view function, std::uint64_t k, cudaError_t error, bo
   it->second.faults.push_back({it->second.calls + k, error, sticky});
 }
 
+std::vector<std::string> pending_faults() {
+  Calls& c = state();
+  const std::lock_guard lock(c.mutex);
+  std::vector<std::string> lines;
+  for (const auto& [name, f] : c.functions)
+    for (const Fault& fault : f.faults)
+      lines.push_back(name + " was to fail at call " + std::to_string(fault.at) + "; it was called " +
+                      std::to_string(f.calls) + " times");
+  return lines;
+}
+
 std::uint64_t calls(std::string_view function) {
   Calls& c = state();
   const std::lock_guard lock(c.mutex);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace spillway::hostcuda {
 
@@ -37,6 +38,8 @@ void delay_stream(int index, std::chrono::microseconds delay, std::uint64_t seed
 void set_link_gbps(double gbps);
 // Removes every fault and clears sticky errors.
 void reset_faults();
+// The armed calls that have not failed yet, a line each: "cudaMalloc was to fail at call 40; it was called 6 times".
+std::vector<std::string> pending_faults();
 // Why the device's context was lost (a kernel that failed, an armed sticky fault); "" when it was not.
 std::string last_failure();
 // Calls of `function` so far.

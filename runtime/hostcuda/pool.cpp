@@ -14,6 +14,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,16 +42,17 @@ void relax() {
 class Pool {
  public:
   explicit Pool(int threads) {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { loop(); });
-  }
-  ~Pool() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { loop(); });
+    } catch (const std::system_error& e) {
+      const std::size_t started = workers_.size();
+      stop();
+      throw std::runtime_error("thread " + std::to_string(started + 2) + " of a pool of " + std::to_string(threads) +
+                               " cannot be started (" + e.code().message() +
+                               "): ask for fewer, or raise the limit on processes");
     }
-    wake_.notify_all();
-    for (std::thread& t : workers_) t.join();
   }
+  ~Pool() { stop(); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   int size() const { return static_cast<int>(workers_.size()) + 1; }
@@ -121,6 +123,16 @@ class Pool {
       work();
       door_.fetch_sub(1, std::memory_order_release);
     }
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : workers_) t.join();
+    workers_.clear();
   }
 
   std::vector<std::thread> workers_;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <cstring>
 
 #include "runtime/cuda.h"
 
@@ -37,8 +36,6 @@ PinnedArena::PinnedArena(HostMemory kind, const std::vector<std::int64_t>& slot_
         cudaErrorMemoryAllocation,
         fmt::format("out of host memory: an arena of {} bytes ({:.1f} MiB) of {} memory could not be had", bytes_,
                     static_cast<double>(bytes_) / (1 << 20), kind_ == HostMemory::pinned ? "pinned" : "pageable"));
-  // Touched once here, so that no step pays for the first touch of its pages. (Pinned memory has its pages already.)
-  if (kind_ == HostMemory::pageable) std::memset(base_, 0, size);
 }
 
 PinnedArena::~PinnedArena() {

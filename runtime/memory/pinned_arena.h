@@ -8,7 +8,8 @@ namespace spillway::memory {
 
 enum class HostMemory : std::uint8_t {
   pinned,    // page-locked: copies run asynchronously at the full speed of the link
-  pageable,  // ordinary: each copy is staged by the driver and blocks the host; what the naive way costs
+  pageable,  // ordinary: each copy is staged by the driver and blocks the host; what the naive way costs. Its pages
+             // come with the first step that writes them.
 };
 
 class PinnedArena {

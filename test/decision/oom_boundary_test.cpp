@@ -19,7 +19,7 @@ BOOST_AUTO_TEST_CASE(the_search_finds_every_edge) {
         BOOST_REQUIRE(seq % 64 == 0);
         BOOST_REQUIRE(seq <= positions);
         BOOST_REQUIRE_MESSAGE(asked.insert(seq).second, seq << " was asked twice");
-        return Probe{seq, seq <= edge, 0, 0, seq <= edge ? "" : "out of memory"};
+        return Probe{seq, seq <= edge, 0, 0, 0, seq <= edge ? "" : "out of memory"};
       });
       const std::int64_t expected = std::min(edge, positions) / 64 * 64;
       BOOST_TEST(b.largest.has_value() == (expected > 0));
@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(the_search_finds_every_edge) {
 BOOST_AUTO_TEST_CASE(memory_that_is_not_monotone_still_gives_a_pair_that_holds) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     const auto fits = [=](std::int64_t seq) { return seq < 1000 || (seq < 3000 && (seq * (seed + 7) / 64) % 3 != 0); };
-    const Boundary b = find_boundary("x", 8192, [&](std::int64_t seq) { return Probe{seq, fits(seq), 0, 0, ""}; });
+    const Boundary b = find_boundary("x", 8192, [&](std::int64_t seq) { return Probe{seq, fits(seq), 0, 0, 0, ""}; });
     BOOST_TEST(fits(b.largest->seq));
     BOOST_TEST(!fits(b.largest->seq + 64));
     BOOST_TEST(b.first_failing->seq == b.largest->seq + 64);
