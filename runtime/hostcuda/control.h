@@ -22,7 +22,8 @@ std::int64_t device_memory();
 void set_pool_threads(int threads);
 int pool_threads();
 // Books only: device memory keeps exact books on address space that is never touched; kernels, products, copies and
-// memsets do nothing, and what the host reads back is zero. For peaks of models that do not fit here.
+// memsets do nothing, and what the host reads back (up to 1 MiB a copy) is zero. For peaks of models that do not fit
+// here.
 void set_books_only(bool on);
 bool books_only();
 
