@@ -111,7 +111,7 @@ train: deps-build ## train on a text file and print the loss (DATA=file, MODEL S
 
 explain: deps-build ## print a plan, its schedule and the checker's verdict (STRATEGY=hybrid MODEL SEQ BATCH)
 	@$(BUILD) VARIANT=$(DEVICE) program
-	@$(PROGRAM) explain $(call flag,MODEL,model) $(call flag,SEQ,seq) $(call flag,BATCH,batch) \
+	@$(PROGRAM) explain $(call flag,MODEL,model) $(call flag,SEQ,seq) $(call flag,BATCH,batch) $(call flag,DTYPE,dtype) \
 	  $(call flag,STRATEGY,strategy) $(ARGS)
 
 info: deps-build ## device, versions, presets, strategies

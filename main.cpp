@@ -270,6 +270,7 @@ int run(int argc, char** argv) {
   e->add_option("--model", explain.model, "preset or folder");
   e->add_option("--seq", explain.seq, "tokens a row")->capture_default_str();
   e->add_option("--batch", explain.batch, "rows a step")->capture_default_str();
+  e->add_option("--dtype", explain.dtype, "arithmetic of the step, see bench")->capture_default_str();
   e->add_flag("--full", explain.full, "every action, not only the first and last layers'");
   e->callback([&] { command = [&] { return decision::explain(explain); }; });
 

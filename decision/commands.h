@@ -79,7 +79,7 @@ struct TrainCommand {
 int train(const TrainCommand& command);
 
 struct ExplainCommand {
-  std::string model, strategy = "hybrid";
+  std::string model, strategy = "hybrid", dtype = "float32";
   std::int64_t seq = 768, batch = 1;
   bool seq_is_default = false;  // see WorkloadOptions
   bool full = false;            // the whole schedule, not its first and last layers

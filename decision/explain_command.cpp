@@ -81,17 +81,20 @@ int explain(const ExplainCommand& command) {
   options.seq = command.seq;
   options.seq_is_default = command.seq_is_default;
   options.batch = command.batch;
+  options.dtype = command.dtype;
   const Workload workload(options, device);
   const model::Config& config = workload.config();
-  const LayerSpec spec = model::layer_spec(config, command.batch, workload.options().seq, sizeof(float));
+  const LayerSpec spec = model::layer_spec(config, command.batch, workload.options().seq,
+                                           model::activation_bytes(model::parse_precision(workload.options().dtype)));
   const int layers = static_cast<int>(config.layers);
   const Plan plan = activation::make_plan(command.strategy, spec, layers);
   const activation::Schedule schedule = activation::training_schedule(plan, spec);
   const activation::ScheduleReport report = activation::check_schedule(schedule, spec);
   const activation::PlanTotals totals = activation::totals(plan, spec);
 
-  fmt::print("plan {} for {}: {} layers, batch {}, seq {}\n\n{}\n{}\n", plan.name, config.name, layers, command.batch,
-             workload.options().seq, plan_table(plan, spec), recompute_table(plan, spec));
+  fmt::print("plan {} for {}: {} layers, batch {}, seq {}, {}\n\n{}\n{}\n", plan.name, config.name, layers,
+             command.batch, workload.options().seq, workload.options().dtype, plan_table(plan, spec),
+             recompute_table(plan, spec));
   fmt::print(
       "a step keeps {} MiB of saved tensors on the device, moves {} MiB out and {} MiB back, and runs {:.3f} GFLOP "
       "again\n\n",

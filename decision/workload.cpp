@@ -30,16 +30,14 @@ std::vector<std::string> default_strategies() {
 }
 
 std::string canonical_dtype(const std::string& name) {
-  if (name == "float32" || name == "fp32") return "float32";
-  if (name == "bfloat16" || name == "bf16") return "bfloat16";
-  if (name == "tf32") return name;
-  throw Error(fmt::format("dtype '{}': float32 (fp32), bfloat16 (bf16) or tf32", name));
+  return model::to_string(model::parse_precision(name));
 }
 
 Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : options_(options) {
   if (options_.model.empty()) options_.model = default_model(device);
-  if (options_.dtype != "float32")
-    throw Error(fmt::format("dtype '{}': this build computes in float32 only", options_.dtype));
+  const model::Precision precision = model::parse_precision(options_.dtype);
+  model::check_precision(precision, device);
+  options_.dtype = model::to_string(precision);
   config_ = model::resolve_config(options_.model);
   config_.validate();
   if (options_.seq_is_default) options_.seq = std::min(options_.seq, config_.max_positions);
@@ -58,6 +56,7 @@ std::unique_ptr<model::Trainer> Workload::trainer(const std::string& strategy,
   model::TrainerOptions t;
   t.batch = options_.batch;
   t.seq = options_.seq;
+  t.precision = model::parse_precision(options_.dtype);
   t.strategy = strategy;
   t.lmhead_chunk = options_.lmhead_chunk;
   t.adamw = options_.adamw;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/attention_tile.h"
+#include "kernels/bfloat16.h"
 
 namespace spillway::kernels {
 namespace {
@@ -162,5 +163,7 @@ void attention_forward(T* o, float* lse, const T* q, const T* k, const T* v, con
 }
 template void attention_forward<float>(float*, float*, const float*, const float*, const float*, const AttentionShape&,
                                        cudaStream_t);
+template void attention_forward<bfloat16>(bfloat16*, float*, const bfloat16*, const bfloat16*, const bfloat16*,
+                                          const AttentionShape&, cudaStream_t);
 
 }  // namespace spillway::kernels

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "kernels/attention_tile.h"
+#include "kernels/bfloat16.h"
 #include "kernels/reduce.h"
 
 namespace spillway::kernels {
@@ -216,5 +217,8 @@ void attention_backward(T* dq, T* dk, T* dv, float* scratch, const T* dout, cons
 }
 template void attention_backward<float>(float*, float*, float*, float*, const float*, const float*, const float*,
                                         const float*, const float*, const float*, const AttentionShape&, cudaStream_t);
+template void attention_backward<bfloat16>(bfloat16*, bfloat16*, bfloat16*, float*, const bfloat16*, const bfloat16*,
+                                           const bfloat16*, const bfloat16*, const bfloat16*, const float*,
+                                           const AttentionShape&, cudaStream_t);
 
 }  // namespace spillway::kernels

@@ -2,6 +2,7 @@
 // rows of what came back, taken in two steps (parts.h): each block sums a few rows, then one kernel sums the blocks.
 #include "kernels/bias.h"
 
+#include "kernels/bfloat16.h"
 #include "kernels/launch.h"
 #include "kernels/parts.h"
 
@@ -41,6 +42,7 @@ void bias_forward(T* x, const float* bias, Index rows, Index d, cudaStream_t str
          d);
 }
 template void bias_forward<float>(float*, const float*, Index, Index, cudaStream_t);
+template void bias_forward<bfloat16>(bfloat16*, const float*, Index, Index, cudaStream_t);
 
 Index bias_backward_scratch(Index rows, Index d) {
   return row_parts(rows) * d;
@@ -56,5 +58,6 @@ void bias_backward(float* dbias, float* scratch, const T* dy, Index rows, Index 
   sum_parts(dbias, scratch, parts, d, "bias_backward_sum", stream);
 }
 template void bias_backward<float>(float*, float*, const float*, Index, Index, cudaStream_t);
+template void bias_backward<bfloat16>(float*, float*, const bfloat16*, Index, Index, cudaStream_t);
 
 }  // namespace spillway::kernels

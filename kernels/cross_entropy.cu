@@ -4,6 +4,7 @@
 // 16-bit row would round.
 #include "kernels/cross_entropy.h"
 
+#include "kernels/bfloat16.h"
 #include "kernels/lanes.h"
 #include "kernels/launch.h"
 #include "kernels/reduce.h"
@@ -108,6 +109,8 @@ void cross_entropy_forward_backward(float* losses, T* logits, const std::int32_t
 }
 template void cross_entropy_forward_backward<float>(float*, float*, const std::int32_t*, Index, Index, float,
                                                     cudaStream_t);
+template void cross_entropy_forward_backward<bfloat16>(float*, bfloat16*, const std::int32_t*, Index, Index, float,
+                                                       cudaStream_t);
 
 template <class T>
 void cross_entropy_forward(float* losses, const T* logits, const std::int32_t* targets, Index rows, Index vocab,
@@ -119,6 +122,7 @@ void cross_entropy_forward(float* losses, const T* logits, const std::int32_t* t
          targets, vocab);
 }
 template void cross_entropy_forward<float>(float*, const float*, const std::int32_t*, Index, Index, cudaStream_t);
+template void cross_entropy_forward<bfloat16>(float*, const bfloat16*, const std::int32_t*, Index, Index, cudaStream_t);
 
 void mean_loss(float* mean, const float* losses, Index n, Index count, cudaStream_t stream) {
   launch(mean_loss_kernel, {grid_of(1), block_threads(256), 0, stream},

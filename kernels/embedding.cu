@@ -3,6 +3,7 @@
 // by token, so a block owns a token's row, adds its positions up in order, and then adds the sum to the row.
 #include "kernels/embedding.h"
 
+#include "kernels/bfloat16.h"
 #include "kernels/launch.h"
 #include "kernels/parts.h"
 
@@ -48,6 +49,7 @@ void embedding_forward(T* out, const std::int32_t* tokens, const float* weight, 
          tokens, weight, d);
 }
 template void embedding_forward<float>(float*, const std::int32_t*, const float*, Index, Index, cudaStream_t);
+template void embedding_forward<bfloat16>(bfloat16*, const std::int32_t*, const float*, Index, Index, cudaStream_t);
 
 template <class T>
 void embedding_backward(float* dweight, const T* dout, const std::int32_t* tokens, const std::int32_t* order,
@@ -61,5 +63,7 @@ void embedding_backward(float* dweight, const T* dout, const std::int32_t* token
 }
 template void embedding_backward<float>(float*, const float*, const std::int32_t*, const std::int32_t*,
                                         const std::int32_t*, Index, Index, Index, cudaStream_t);
+template void embedding_backward<bfloat16>(float*, const bfloat16*, const std::int32_t*, const std::int32_t*,
+                                           const std::int32_t*, Index, Index, Index, cudaStream_t);
 
 }  // namespace spillway::kernels

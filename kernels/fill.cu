@@ -72,6 +72,13 @@ __global__ void __launch_bounds__(256)
   for (Index i = chunk.begin + threadIdx.x; i < chunk.end; i += blockDim.x) out[i] = Format::widen(in[i]);
 }
 
+__global__ void __launch_bounds__(256)
+    narrow_kernel(bfloat16* __restrict__ out, const float* __restrict__ in, Index n) {
+  const auto chunk = block_chunk(n);
+  SPILLWAY_SIMD
+  for (Index i = chunk.begin + threadIdx.x; i < chunk.end; i += blockDim.x) out[i] = static_cast<bfloat16>(in[i]);
+}
+
 }  // namespace
 
 // ---- launchers ------------------------------------------------------------------------------------------------------
@@ -96,6 +103,16 @@ void widen(float* out, const std::uint16_t* in, Half format, Index n, cudaStream
     launch(widen_kernel<Bfloat16>, chunk_config(n, stream), work, out, in, n);
   else
     launch(widen_kernel<Float16>, chunk_config(n, stream), work, out, in, n);
+}
+
+void widen(float* out, const bfloat16* in, Index n, cudaStream_t stream) {
+  widen(out, reinterpret_cast<const std::uint16_t*>(in), Half::bfloat16, n, stream);
+}
+
+void narrow(bfloat16* out, const float* in, Index n, cudaStream_t stream) {
+  if (n == 0) return;
+  launch(narrow_kernel, chunk_config(n, stream), {"narrow", 0, n * Index{sizeof(float) + sizeof(bfloat16)}}, out, in,
+         n);
 }
 
 }  // namespace spillway::kernels

@@ -1,6 +1,7 @@
 // fill.h - constants, casts, and seeded random weights. The random values are exact integer arithmetic turned into
 // floats by one multiplication, so that every device and compile draws the same weights, bit for bit.
 #pragma once
+#include "kernels/bfloat16.h"
 #include "kernels/work.h"
 
 namespace spillway::kernels {
@@ -15,5 +16,9 @@ void fill_random(float* x, float std, std::uint64_t seed, Index n, cudaStream_t 
 enum class Half { float16, bfloat16 };
 // out (n) = in (n) widened, exactly.
 void widen(float* out, const std::uint16_t* in, Half format, Index n, cudaStream_t stream);
+
+void widen(float* out, const bfloat16* in, Index n, cudaStream_t stream);
+// out (n) = in (n) rounded to bfloat16, to nearest, ties to even.
+void narrow(bfloat16* out, const float* in, Index n, cudaStream_t stream);
 
 }  // namespace spillway::kernels

@@ -12,7 +12,7 @@ namespace spillway::kernels {
 // out = R(t)^T dk - dk; out, dk (batch, seq, heads, head_dim); cosine, sine (seq, head_dim / 2). The column sums of out
 // (bias_backward) are the bias's gradient.
 template <class T>
-void key_bias_terms(T* out, const T* dk, const float* cosine, const float* sine, Index batch, Index seq, Index heads,
-                    Index head_dim, cudaStream_t stream);
+void key_bias_terms(float* out, const T* dk, const float* cosine, const float* sine, Index batch, Index seq,
+                    Index heads, Index head_dim, cudaStream_t stream);
 
 }  // namespace spillway::kernels

@@ -22,11 +22,12 @@ class CublasError : public std::runtime_error {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-// C (m, n) = op(A) (m, k) op(B) (k, n) + beta C. A is stored (m, k), or (k, m) when transposed; likewise B.
-// On the handle's stream, which must be `stream`. Throws on a cuBLAS error.
-template <class T>
+// C (m, n) = op(A) (m, k) op(B) (k, n) + beta C. A is stored (m, k), or (k, m) when transposed; likewise B. Operands
+// are float or bfloat16, terms are added up in float, and C is of the operands' type or float. On the handle's stream,
+// which must be `stream`. Throws on a cuBLAS error.
+template <class T, class C>
 void matmul(cublasHandle_t handle, Transpose a_op, Transpose b_op, Index m, Index n, Index k, const T* a, const T* b,
-            float beta, T* c, cudaStream_t stream);
+            float beta, C* c, cudaStream_t stream);
 
 // y (rows, out) = x (rows, in) weight (out, in)^T
 template <class T>
@@ -40,9 +41,9 @@ void linear_backward_input(cublasHandle_t handle, T* dx, const T* dy, const T* w
                            Index out, cudaStream_t stream) {
   matmul(handle, Transpose::no, Transpose::no, rows, in, out, dy, weight, beta, dx, stream);
 }
-// dweight (out, in) = dy (rows, out)^T x (rows, in) + beta dweight
+// dweight (out, in) = dy (rows, out)^T x (rows, in) + beta dweight. A gradient of parameters is float.
 template <class T>
-void linear_backward_weight(cublasHandle_t handle, T* dweight, const T* dy, const T* x, float beta, Index rows,
+void linear_backward_weight(cublasHandle_t handle, float* dweight, const T* dy, const T* x, float beta, Index rows,
                             Index in, Index out, cudaStream_t stream) {
   matmul(handle, Transpose::yes, Transpose::no, out, in, rows, dy, x, beta, dweight, stream);
 }

@@ -1,6 +1,7 @@
 // residual.cu - out += in, elementwise: two reads and a write for one addition, so memory bandwidth is all that counts.
 #include "kernels/residual.h"
 
+#include "kernels/bfloat16.h"
 #include "kernels/launch.h"
 #include "kernels/reduce.h"
 
@@ -27,5 +28,6 @@ void residual_add(T* out, const T* in, Index n, cudaStream_t stream) {
   launch(residual_add_kernel<T>, chunk_config(n, stream), {"residual_add", n, 3 * n * Index{sizeof(T)}}, out, in, n);
 }
 template void residual_add<float>(float*, const float*, Index, cudaStream_t);
+template void residual_add<bfloat16>(bfloat16*, const bfloat16*, Index, cudaStream_t);
 
 }  // namespace spillway::kernels

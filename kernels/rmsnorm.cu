@@ -4,6 +4,7 @@
 // A block walks over several rows, so that it can add up its share of dweight on the way.
 #include "kernels/rmsnorm.h"
 
+#include "kernels/bfloat16.h"
 #include "kernels/launch.h"
 #include "kernels/parts.h"
 #include "kernels/reduce.h"
@@ -77,6 +78,8 @@ void rmsnorm_forward(T* y, float* rstd, const T* x, const float* weight, Index r
          {"rmsnorm_forward", 4 * rows * d, bytes}, y, rstd, x, weight, d, eps);
 }
 template void rmsnorm_forward<float>(float*, float*, const float*, const float*, Index, Index, float, cudaStream_t);
+template void rmsnorm_forward<bfloat16>(bfloat16*, float*, const bfloat16*, const float*, Index, Index, float,
+                                        cudaStream_t);
 
 Index rmsnorm_backward_scratch(Index rows, Index d) {
   return row_parts(rows) * d;
@@ -95,5 +98,7 @@ void rmsnorm_backward(T* dx, float* dweight, float* scratch, const T* dy, const 
 }
 template void rmsnorm_backward<float>(float*, float*, float*, const float*, const float*, const float*, const float*,
                                       Index, Index, cudaStream_t);
+template void rmsnorm_backward<bfloat16>(bfloat16*, float*, float*, const bfloat16*, const bfloat16*, const float*,
+                                         const float*, Index, Index, cudaStream_t);
 
 }  // namespace spillway::kernels

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/bfloat16.h"
 #include "kernels/launch.h"
 
 namespace spillway::kernels {
@@ -71,6 +72,8 @@ void rope_forward(T* x, const float* bias, const float* cosine, const float* sin
 }
 template void rope_forward<float>(float*, const float*, const float*, const float*, Index, Index, Index, Index,
                                   cudaStream_t);
+template void rope_forward<bfloat16>(bfloat16*, const float*, const float*, const float*, Index, Index, Index, Index,
+                                     cudaStream_t);
 
 template <class T>
 void rope_backward(T* dx, const float* cosine, const float* sine, Index batch, Index seq, Index heads, Index head_dim,
@@ -78,5 +81,6 @@ void rope_backward(T* dx, const float* cosine, const float* sine, Index batch, I
   rotate<Direction::backward, false>("rope_backward", dx, nullptr, cosine, sine, batch, seq, heads, head_dim, stream);
 }
 template void rope_backward<float>(float*, const float*, const float*, Index, Index, Index, Index, cudaStream_t);
+template void rope_backward<bfloat16>(bfloat16*, const float*, const float*, Index, Index, Index, Index, cudaStream_t);
 
 }  // namespace spillway::kernels

@@ -3,6 +3,7 @@
 // For a gate far below zero exp(-gate) is infinite, sigma 0 and both gradients 0: no special case.
 #include "kernels/swiglu.h"
 
+#include "kernels/bfloat16.h"
 #include "kernels/lanes.h"
 #include "kernels/launch.h"
 #include "kernels/reduce.h"
@@ -49,6 +50,7 @@ void swiglu_forward(T* s, const T* gate, const T* up, Index n, cudaStream_t stre
          gate, up, n);
 }
 template void swiglu_forward<float>(float*, const float*, const float*, Index, cudaStream_t);
+template void swiglu_forward<bfloat16>(bfloat16*, const bfloat16*, const bfloat16*, Index, cudaStream_t);
 
 template <class T>
 void swiglu_backward(T* dgate, T* dup, const T* ds, const T* gate, const T* up, Index n, cudaStream_t stream) {
@@ -57,5 +59,7 @@ void swiglu_backward(T* dgate, T* dup, const T* ds, const T* gate, const T* up, 
          dgate, dup, ds, gate, up, n);
 }
 template void swiglu_backward<float>(float*, float*, const float*, const float*, const float*, Index, cudaStream_t);
+template void swiglu_backward<bfloat16>(bfloat16*, bfloat16*, const bfloat16*, const bfloat16*, const bfloat16*, Index,
+                                        cudaStream_t);
 
 }  // namespace spillway::kernels

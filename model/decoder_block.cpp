@@ -15,10 +15,12 @@
 #include "kernels/rmsnorm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
+#include "model/weight.h"
 
 namespace spillway::model {
 
-DecoderBlock::DecoderBlock(const Config& config, Index batch, Index seq, const Execution& run)
+template <class A>
+DecoderBlock<A>::DecoderBlock(const Config& config, Index batch, Index seq, const Execution& run)
     : config_(config),
       shape_{batch, seq, config.heads, config.kv_heads, config.head_dim},
       rows_(checked_mul(batch, seq, "batch x seq")),
@@ -27,7 +29,8 @@ DecoderBlock::DecoderBlock(const Config& config, Index batch, Index seq, const E
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-void DecoderBlock::forward(ForwardOp op, const SavedTensors& saved, const Parameters::Layer& w) const {
+template <class A>
+void DecoderBlock<A>::forward(ForwardOp op, const SavedTensors<A>& saved, const Parameters::Layer& w) const {
   const auto [B, T, H, G, D] = shape_;
   const Index N = rows_, d = config_.d, f = config_.ffn;
   const auto bias = [](const Parameter* p) -> const float* { return p ? p->value.data() : nullptr; };
@@ -35,8 +38,8 @@ void DecoderBlock::forward(ForwardOp op, const SavedTensors& saved, const Parame
   switch (op) {
     // The attention half: x_mid = x + attention(norm(x)) Wo^T.
     case ForwardOp::norm1:  // h1 (N, d) = x * rstd1 * w
-      return kernels::rmsnorm_forward(saved[h1], saved[rstd1], saved[x], w.norm1->value.data(), N, d, config_.rms_eps,
-                                      run_.stream);
+      return kernels::rmsnorm_forward(saved[h1], saved.statistic(rstd1), saved[x], w.norm1->value.data(), N, d,
+                                      config_.rms_eps, run_.stream);
 
     case ForwardOp::q_proj:  // q (B, T, H, D) = rope(h1 Wq^T + bq)
       linear(saved[q], saved[h1], *w.q);
@@ -54,7 +57,8 @@ void DecoderBlock::forward(ForwardOp op, const SavedTensors& saved, const Parame
       return;
 
     case ForwardOp::attention:  // o (B, T, H, D) = softmax(q k^T / sqrt(D), causal) v
-      return kernels::attention_forward(saved[o], saved[lse], saved[q], saved[k], saved[v], shape_, run_.stream);
+      return kernels::attention_forward(saved[o], saved.statistic(lse), saved[q], saved[k], saved[v], shape_,
+                                        run_.stream);
 
     case ForwardOp::out_proj:  // x_mid (N, d) = o Wo^T + x
       linear(saved[x_mid], saved[o], *w.o);
@@ -62,7 +66,7 @@ void DecoderBlock::forward(ForwardOp op, const SavedTensors& saved, const Parame
 
     // The feed-forward half: next x = x_mid + swiglu(norm(x_mid)) Wd^T.
     case ForwardOp::norm2:  // h2 (N, d) = x_mid * rstd2 * w
-      return kernels::rmsnorm_forward(saved[h2], saved[rstd2], saved[x_mid], w.norm2->value.data(), N, d,
+      return kernels::rmsnorm_forward(saved[h2], saved.statistic(rstd2), saved[x_mid], w.norm2->value.data(), N, d,
                                       config_.rms_eps, run_.stream);
 
     case ForwardOp::gate_proj:  // gate (N, f) = h2 Wg^T
@@ -87,8 +91,9 @@ void DecoderBlock::forward(ForwardOp op, const SavedTensors& saved, const Parame
 // ---- backward -------------------------------------------------------------------------------------------------------
 // On entry dx is the gradient of the next layer's input, on return of this layer's.
 
-void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Parameters::Layer& w,
-                            Parameters& parameters) {
+template <class A>
+void DecoderBlock<A>::backward(BackwardOp op, const SavedTensors<A>& saved, const Parameters::Layer& w,
+                               Parameters& parameters) {
   const auto [B, T, H, G, D] = shape_;
   const Index N = rows_, d = config_.d, f = config_.ffn;
   auto& [dx, ds, dgate, dh, dout, dq, dk, dv] = grad_;
@@ -96,20 +101,20 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
   switch (op) {
     // next x = s Wd^T + x_mid:  ds = dx Wd,  dWd = dx^T s;  x_mid's share is dx itself, which stays.
     case BackwardOp::down_proj_backward:
-      ds = run_.workspace(N * f, "ds");
+      ds = run_.workspace<A>(N * f, "ds");
       return linear_backward(ds.data(), 0, dx.data(), saved[s], *w.down, parameters);
 
     // s = silu(gate) * up, silu(g) = g sigma(g):
     //   dup = ds * silu(gate),  dgate = ds * up * sigma(gate) * (1 + gate * (1 - sigma(gate))).
     // ds is not needed any more: dup takes its place.
     case BackwardOp::swiglu_backward:
-      dgate = run_.workspace(N * f, "dgate");
+      dgate = run_.workspace<A>(N * f, "dgate");
       return kernels::swiglu_backward(dgate.data(), ds.data(), ds.data(), saved[gate], saved[up], N * f, run_.stream);
 
     // gate = h2 Wg^T and up = h2 Wu^T:  dh2 = dgate Wg + dup Wu,  dWg = dgate^T h2,  dWu = dup^T h2.
     case BackwardOp::gate_up_backward: {
-      Tensor<float>& dup = ds;
-      dh = run_.workspace(N * d, "dh2");
+      Tensor<A>& dup = ds;
+      dh = run_.workspace<A>(N * d, "dh2");
       linear_backward(dh.data(), 0, dgate.data(), saved[h2], *w.gate, parameters);
       dgate.reset();
       linear_backward(dh.data(), 1, dup.data(), saved[h2], *w.up, parameters);
@@ -119,25 +124,25 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
 
     // h2 = norm(x_mid), and x_mid also went round the feed-forward half:  dx += d norm(dh2).
     case BackwardOp::norm2_backward:
-      norm_backward(dh, saved[x_mid], saved[rstd2], *w.norm2, parameters);
+      norm_backward(dh, saved[x_mid], saved.statistic(rstd2), *w.norm2, parameters);
       dh.reset();
       return;
 
     // x_mid = o Wo^T + x:  dout = dx Wo,  dWo = dx^T o;  x's share is dx itself, which stays.
     case BackwardOp::out_proj_backward:
-      dout = run_.workspace(N * H * D, "dout");
+      dout = run_.workspace<A>(N * H * D, "dout");
       return linear_backward(dout.data(), 0, dx.data(), saved[o], *w.o, parameters);
 
     // For each query head, with P = softmax(q k^T / sqrt(D)) and o = P v:
     //   dv = P^T dout,  dP = dout v^T,  dS = P * (dP - rowsum(dout * o)),  dq = dS k / sqrt(D),  dk = dS^T q / sqrt(D).
     // P is not saved: each tile of it is exp(S - lse) again. dk and dv are sums over the H / G heads that share them.
     case BackwardOp::attention_backward: {
-      dq = run_.workspace(N * H * D, "dq");
-      dk = run_.workspace(N * G * D, "dk");
-      dv = run_.workspace(N * G * D, "dv");
+      dq = run_.workspace<A>(N * H * D, "dq");
+      dk = run_.workspace<A>(N * G * D, "dk");
+      dv = run_.workspace<A>(N * G * D, "dv");
       const Tensor<float> row_sums = run_.workspace(kernels::attention_backward_scratch(shape_), "attention row sums");
       kernels::attention_backward(dq.data(), dk.data(), dv.data(), row_sums.data(), dout.data(), saved[q], saved[k],
-                                  saved[v], saved[o], saved[lse], shape_, run_.stream);
+                                  saved[v], saved[o], saved.statistic(lse), shape_, run_.stream);
       dout.reset();
       return;
     }
@@ -150,7 +155,7 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
       kernels::rope_backward(dk.data(), rope_.cosine.data(), rope_.sine.data(), B, T, G, D, run_.stream);
       bias_backward(dq, w.q_bias, parameters);
       bias_backward(dv, w.v_bias, parameters);
-      dh = run_.workspace(N * d, "dh1");
+      dh = run_.workspace<A>(N * d, "dh1");
       linear_backward(dh.data(), 0, dq.data(), saved[h1], *w.q, parameters);
       dq.reset();
       linear_backward(dh.data(), 1, dk.data(), saved[h1], *w.k, parameters);
@@ -161,7 +166,7 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
 
     // h1 = norm(x), and x also went round the attention half:  dx += d norm(dh1). dx is now the layer below's.
     case BackwardOp::norm1_backward:
-      norm_backward(dh, saved[x], saved[rstd1], *w.norm1, parameters);
+      norm_backward(dh, saved[x], saved.statistic(rstd1), *w.norm1, parameters);
       dh.reset();
       return;
 
@@ -174,20 +179,26 @@ void DecoderBlock::backward(BackwardOp op, const SavedTensors& saved, const Para
 // ---- the pieces -----------------------------------------------------------------------------------------------------
 
 // y (N, out) = x (N, in) W (out, in)^T
-void DecoderBlock::linear(float* y, const float* x, const Parameter& weight) const {
-  kernels::linear_forward(run_.cublas, y, x, weight.value.data(), rows_, weight.shape[1], weight.shape[0], run_.stream);
+template <class A>
+void DecoderBlock<A>::linear(A* y, const A* x, const Parameter& weight) const {
+  const Weight<A> w(weight, run_);
+  kernels::linear_forward(run_.cublas, y, x, w.data(), rows_, weight.shape[1], weight.shape[0], run_.stream);
 }
 
 // dW (out, in) = dy (N, out)^T x (N, in);  dx (N, in) = dy W + beta dx
-void DecoderBlock::linear_backward(float* dx, float beta, const float* dy, const float* x, Parameter& weight,
-                                   Parameters& parameters) const {
+template <class A>
+void DecoderBlock<A>::linear_backward(A* dx, float beta, const A* dy, const A* x, Parameter& weight,
+                                      Parameters& parameters) const {
   const Index out = weight.shape[0], in = weight.shape[1];
   kernels::linear_backward_weight(run_.cublas, parameters.gradient(weight), dy, x, 0.f, rows_, in, out, run_.stream);
-  kernels::linear_backward_input(run_.cublas, dx, dy, weight.value.data(), beta, rows_, in, out, run_.stream);
+  const Weight<A> w(weight, run_);
+  kernels::linear_backward_input(run_.cublas, dx, dy, w.data(), beta, rows_, in, out, run_.stream);
 }
 
 // dbias (out) = sum over rows of dy (N, out)
-void DecoderBlock::bias_backward(const Tensor<float>& dy, Parameter* bias, Parameters& parameters) const {
+template <class A>
+template <class Dy>
+void DecoderBlock<A>::bias_backward(const Tensor<Dy>& dy, Parameter* bias, Parameters& parameters) const {
   if (!bias) return;
   const Index out = bias->shape[0];
   const Tensor<float> scratch = run_.workspace(kernels::bias_backward_scratch(rows_, out), "bias partial sums");
@@ -196,7 +207,8 @@ void DecoderBlock::bias_backward(const Tensor<float>& dy, Parameter* bias, Param
 
 // dbk (G * D) = sum over rows of dk rotated back, taken as the sum of what the rotation changes: kernels/key_bias.h
 // says why that is the same, and better. dk (N, G * D) is not rotated back yet.
-void DecoderBlock::key_bias_backward(Parameter* bias, Parameters& parameters) const {
+template <class A>
+void DecoderBlock<A>::key_bias_backward(Parameter* bias, Parameters& parameters) const {
   if (!bias) return;
   const Tensor<float> terms = run_.workspace(grad_.dk.size(), "key bias terms");
   kernels::key_bias_terms(terms.data(), grad_.dk.data(), rope_.cosine.data(), rope_.sine.data(), shape_.batch,
@@ -206,12 +218,16 @@ void DecoderBlock::key_bias_backward(Parameter* bias, Parameters& parameters) co
 
 // y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps):
 //   dw = sum over rows of dy * x * rstd,  dx += rstd * (w * dy - x * rstd^2 * mean(w * dy * x))
-void DecoderBlock::norm_backward(const Tensor<float>& dy, const float* x, const float* rstd, Parameter& weight,
-                                 Parameters& parameters) const {
+template <class A>
+void DecoderBlock<A>::norm_backward(const Tensor<A>& dy, const A* x, const float* rstd, Parameter& weight,
+                                    Parameters& parameters) const {
   const Tensor<float> scratch =
       run_.workspace(kernels::rmsnorm_backward_scratch(rows_, config_.d), "norm partial sums");
   kernels::rmsnorm_backward(grad_.dx.data(), parameters.gradient(weight), scratch.data(), dy.data(), x,
                             weight.value.data(), rstd, rows_, config_.d, run_.stream);
 }
+
+template class DecoderBlock<float>;
+template class DecoderBlock<kernels::bfloat16>;
 
 }  // namespace spillway::model

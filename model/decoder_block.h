@@ -15,30 +15,34 @@
 
 namespace spillway::model {
 
-// The saved tensors of one layer, where the store holds them during this call.
+// The saved tensors of one layer, where the store holds them during this call. A: the type of activations.
+template <class A>
 class SavedTensors {
  public:
   SavedTensors(const activation::Store& store, int layer) : store_(store), layer_(layer) {}
-  float* operator[](Saved tensor) const { return static_cast<float*>(store_.tensor(layer_, tensor)); }
+  A* operator[](Saved tensor) const { return static_cast<A*>(store_.tensor(layer_, tensor)); }
+  // The statistics rstd1, rstd2 and lse are float in any case.
+  float* statistic(Saved tensor) const { return static_cast<float*>(store_.tensor(layer_, tensor)); }
   // The input of the next layer, or of the head.
-  float* next_input() const { return static_cast<float*>(store_.tensor(layer_ + 1, Saved::x)); }
+  A* next_input() const { return static_cast<A*>(store_.tensor(layer_ + 1, Saved::x)); }
 
  private:
   const activation::Store& store_;
   int layer_;
 };
 
+template <class A>
 class DecoderBlock {
  public:
   DecoderBlock(const Config& config, Index batch, Index seq, const Execution& run);
 
-  void forward(ForwardOp op, const SavedTensors& saved, const Parameters::Layer& weights) const;
+  void forward(ForwardOp op, const SavedTensors<A>& saved, const Parameters::Layer& weights) const;
 
   // The backward pass goes through the layers from last to first and carries one tensor along: dx (B, T, d), the
   // gradient of the residual stream. The head gives it, every layer adds to it in place, the embedding takes it.
-  void begin_backward(Tensor<float> dx) { grad_.dx = std::move(dx); }
-  void backward(BackwardOp op, const SavedTensors& saved, const Parameters::Layer& weights, Parameters& parameters);
-  Tensor<float> end_backward() { return std::move(grad_.dx); }
+  void begin_backward(Tensor<A> dx) { grad_.dx = std::move(dx); }
+  void backward(BackwardOp op, const SavedTensors<A>& saved, const Parameters::Layer& weights, Parameters& parameters);
+  Tensor<A> end_backward() { return std::move(grad_.dx); }
 
   // After an exception: gives back what a half-finished backward pass holds.
   void abandon_backward() { grad_ = {}; }
@@ -47,20 +51,20 @@ class DecoderBlock {
   // Gradients of activations on their way from one backward operator to the next. Each is allocated by the operator
   // that writes it and freed by the last that reads it.
   struct ActivationGradients {
-    Tensor<float> dx;          // (B, T, d)  of the residual stream
-    Tensor<float> ds;          // (B, T, f)  of s; becomes dup in place
-    Tensor<float> dgate;       // (B, T, f)
-    Tensor<float> dh;          // (B, T, d)  of h2, then of h1
-    Tensor<float> dout;        // (B, T, H * D)
-    Tensor<float> dq, dk, dv;  // (B, T, H * D), (B, T, G * D), (B, T, G * D)
+    Tensor<A> dx;          // (B, T, d)  of the residual stream
+    Tensor<A> ds;          // (B, T, f)  of s; becomes dup in place
+    Tensor<A> dgate;       // (B, T, f)
+    Tensor<A> dh;          // (B, T, d)  of h2, then of h1
+    Tensor<A> dout;        // (B, T, H * D)
+    Tensor<A> dq, dk, dv;  // (B, T, H * D), (B, T, G * D), (B, T, G * D)
   };
 
-  void linear(float* y, const float* x, const Parameter& weight) const;
-  void linear_backward(float* dx, float beta, const float* dy, const float* x, Parameter& weight,
-                       Parameters& parameters) const;
-  void bias_backward(const Tensor<float>& dy, Parameter* bias, Parameters& parameters) const;
+  void linear(A* y, const A* x, const Parameter& weight) const;
+  void linear_backward(A* dx, float beta, const A* dy, const A* x, Parameter& weight, Parameters& parameters) const;
+  template <class Dy>
+  void bias_backward(const Tensor<Dy>& dy, Parameter* bias, Parameters& parameters) const;
   void key_bias_backward(Parameter* bias, Parameters& parameters) const;
-  void norm_backward(const Tensor<float>& dy, const float* x, const float* rstd, Parameter& weight,
+  void norm_backward(const Tensor<A>& dy, const A* x, const float* rstd, Parameter& weight,
                      Parameters& parameters) const;
 
   Config config_;

@@ -21,7 +21,8 @@ struct Execution {
   cublasHandle_t cublas;
 
   // Scratch, or the gradient of an activation.
-  Tensor<float> workspace(Index elements, std::string_view owner) const {
+  template <class T = float>
+  Tensor<T> workspace(Index elements, std::string_view owner) const {
     return {allocator, elements, memory::Category::workspace, stream, owner};
   }
 };

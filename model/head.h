@@ -12,6 +12,7 @@
 
 namespace spillway::model {
 
+template <class A>  // the type of activations and logits
 class Head {
  public:
   // `chunk` in tokens, as TrainerOptions::lmhead_chunk has it. Error when it is less than -1.
@@ -19,18 +20,17 @@ class Head {
 
   // From x (N, d), the last layer's output: loss (1) = mean cross-entropy over the batch's predicted positions, the
   // gradients of final norm and projection, and the result dx (N, d).
-  Tensor<float> forward_backward(float* loss, const float* x, const DeviceBatch& batch, Parameters& parameters) const;
+  Tensor<A> forward_backward(float* loss, const A* x, const DeviceBatch& batch, Parameters& parameters) const;
   // The loss alone. `look`, if any, is shown each chunk of logits (first row, rows, device pointer) once enqueued.
-  using LookAtLogits = std::function<void(Index first, Index rows, const float* logits)>;
-  void evaluate(float* loss, const float* x, const DeviceBatch& batch, Parameters& parameters,
+  using LookAtLogits = std::function<void(Index first, Index rows, const A* logits)>;
+  void evaluate(float* loss, const A* x, const DeviceBatch& batch, Parameters& parameters,
                 const LookAtLogits& look) const;
 
   Index chunk() const { return chunk_; }
 
  private:
-  void logits_of(const Tensor<float>& logits, const Tensor<float>& h, Index first, Index rows,
-                 Parameters& parameters) const;
-  Tensor<float> normalize(const Tensor<float>& rstd, const float* x, Parameters& parameters) const;
+  void logits_of(const Tensor<A>& logits, const Tensor<A>& h, Index first, Index rows, const A* weight) const;
+  Tensor<A> normalize(const Tensor<float>& rstd, const A* x, Parameters& parameters) const;
 
   Config config_;
   Index rows_, chunk_;  // N; tokens at a time, 1 .. N

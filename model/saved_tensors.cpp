@@ -51,8 +51,10 @@ activation::LayerSpec layer_spec(const Config& config, std::int64_t batch, std::
     std::int64_t flops, bytes;
     Cost operator+(const Cost& other) const { return {flops + other.flops, bytes + other.bytes}; }
   };
+  // In bfloat16 the weight is rounded first (weight.h).
   const auto linear = [&](std::int64_t in, std::int64_t out) {
-    return Cost{2 * N * in * out, (N * in + in * out + N * out) * e};
+    const std::int64_t rounding = e == kFloat ? 0 : in * out * (kFloat + e);
+    return Cost{2 * N * in * out, (N * in + in * out + N * out) * e + rounding};
   };
   const auto add = [&](std::int64_t n) { return Cost{n, 3 * n * e}; };
   const Cost norm = {4 * N * d, 2 * N * d * e + (N + d) * kFloat};

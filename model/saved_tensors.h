@@ -38,7 +38,8 @@ enum BackwardOp : int {
   kBackwardOps
 };
 
-// The table for this model, batch and seq_len. `element_bytes` is the activation type's (4 for float).
+// The table for this model, batch and seq_len. `element_bytes` is the activation type's (4 for
+// float, 2 for bfloat16).
 activation::LayerSpec layer_spec(const Config& config, std::int64_t batch, std::int64_t seq,
                                  std::int64_t element_bytes);
 

@@ -3,9 +3,11 @@
 #include "model/trainer.h"
 
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/embedding.h"
+#include "kernels/fill.h"
 #include "model/decoder_block.h"
 #include "model/device_batch.h"
 #include "model/head.h"
@@ -42,66 +44,125 @@ void check_shape(const Config& config, std::int64_t batch, std::int64_t seq) {
   layer_spec(config, batch, seq, sizeof(float));  // refuses sizes that overflow
 }
 
-struct Trainer::Impl final : activation::StepOperators {
-  Impl(const Config& c, const TrainerOptions& options, memory::CachingAllocator& allocator)
-      : config(checked(c, options)),
-        spec(layer_spec(config, options.batch, options.seq, sizeof(float))),
-        plan(plan_of(options, spec, config.layers)),
-        cublas(stream.get()),
-        run{allocator, stream.get(), cublas.get()},
-        parameters(config, allocator, stream.get()),
-        batch(options.batch, options.seq, config.vocab, run),
-        decoder(config, options.batch, options.seq, run),
-        lm_head(config, options.batch * options.seq, options.lmhead_chunk, run),
-        adamw(options.adamw, run),
-        loss(run.workspace(1, "loss")),
-        store(spec, plan, allocator, stream.get(), options.store) {}
+// A trainer whatever its activations are; there is one Typed for each type that they come in.
+struct Trainer::Impl {
+  virtual ~Impl() = default;
+  virtual StepResult step(const data::TokenBatch& tokens) = 0;
+  virtual float evaluate(const data::TokenBatch& tokens) = 0;
+  virtual std::vector<float> logits(const data::TokenBatch& tokens) = 0;
+  virtual Parameters& parameters() = 0;
+  virtual const activation::Store& store() const = 0;
+  virtual const Config& config() const = 0;
+  virtual std::int64_t lmhead_chunk() const = 0;
+  virtual std::int64_t steps() const = 0;
 
+  std::function<void(Parameters&)> before_update;
+};
+
+template <class A>
+struct Trainer::Typed final : Impl, private activation::StepOperators {
+  Typed(const Config& c, const TrainerOptions& options, memory::CachingAllocator& allocator)
+      : config_(checked(c, options)),
+        spec_(layer_spec(config_, options.batch, options.seq, sizeof(A))),
+        plan_(plan_of(options, spec_, config_.layers)),
+        cublas_(stream_.get(), options.precision == Precision::tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
+        run_{allocator, stream_.get(), cublas_.get()},
+        parameters_(config_, allocator, stream_.get()),
+        batch_(options.batch, options.seq, config_.vocab, run_),
+        decoder_(config_, options.batch, options.seq, run_),
+        head_(config_, options.batch * options.seq, options.lmhead_chunk, run_),
+        adamw_(options.adamw, run_),
+        loss_(run_.workspace(1, "loss")),
+        store_(spec_, plan_, allocator, stream_.get(), options.store) {}
+
+  Parameters& parameters() override { return parameters_; }
+  const activation::Store& store() const override { return store_; }
+  const Config& config() const override { return config_; }
+  std::int64_t lmhead_chunk() const override { return head_.chunk(); }
+  std::int64_t steps() const override { return adamw_.steps(); }
+
+  StepResult step(const data::TokenBatch& tokens) override {
+    StepResult result;
+    result.loss = run_pass(tokens, true, [&] {
+      start_.record(run_.stream);
+      store_.run(*this);
+      stop_.record(run_.stream);
+    });
+    result.step_ms = elapsed_ms(start_, stop_);
+    result.cost = store_.cost();
+    return result;
+  }
+
+  float evaluate(const data::TokenBatch& tokens) override { return evaluate(tokens, nullptr); }
+
+  // A chunk at a time; what is no float yet is widened on the device.
+  std::vector<float> logits(const data::TokenBatch& tokens) override {
+    const Index vocab = config_.vocab;
+    std::vector<float> all(static_cast<std::size_t>(checked_mul(rows(), vocab, "logits")));
+    evaluate(tokens, [&](Index first, Index rows, const A* chunk) {
+      Tensor<float> wide;
+      const float* from = nullptr;
+      if constexpr (std::is_same_v<A, float>) {
+        from = chunk;
+      } else {
+        wide = run_.workspace(rows * vocab, "wide logits");
+        kernels::widen(wide.data(), chunk, rows * vocab, run_.stream);
+        from = wide.data();
+      }
+      check(cudaMemcpyAsync(all.data() + first * vocab, from, static_cast<std::size_t>(rows * vocab) * sizeof(float),
+                            cudaMemcpyDeviceToHost, run_.stream));
+      stream_.synchronize();
+    });
+    return all;
+  }
+
+ private:
   // ---- the operators of a step --------------------------------------------------------------------------------------
 
   void embed() override {
-    kernels::embedding_forward(saved(0, Saved::x), batch.ids(), parameters.embedding().value.data(), rows(), config.d,
-                               run.stream);
+    kernels::embedding_forward(saved(0, Saved::x), batch_.ids(), parameters_.embedding().value.data(), rows(),
+                               config_.d, run_.stream);
   }
 
   void forward(int layer, int op) override {
-    decoder.forward(static_cast<ForwardOp>(op), SavedTensors(store, layer), parameters.layer(layer));
+    decoder_.forward(static_cast<ForwardOp>(op), SavedTensors<A>(store_, layer), parameters_.layer(layer));
   }
 
   // The same operator on the same inputs gives the same bits: recomputation is running it again.
   void recompute(int layer, int op) override { forward(layer, op); }
 
   void head() override {
-    const float* x = saved(static_cast<int>(config.layers), Saved::x);
-    if (training)
-      decoder.begin_backward(lm_head.forward_backward(loss.data(), x, batch, parameters));
+    const A* x = saved(static_cast<int>(config_.layers), Saved::x);
+    if (training_)
+      decoder_.begin_backward(head_.forward_backward(loss_.data(), x, batch_, parameters_));
     else
-      lm_head.evaluate(loss.data(), x, batch, parameters, look_at_logits);
+      head_.evaluate(loss_.data(), x, batch_, parameters_, look_at_logits_);
   }
 
   void backward(int layer, int op) override {
-    decoder.backward(static_cast<BackwardOp>(op), SavedTensors(store, layer), parameters.layer(layer), parameters);
+    decoder_.backward(static_cast<BackwardOp>(op), SavedTensors<A>(store_, layer), parameters_.layer(layer),
+                      parameters_);
   }
 
   // dE (V, d) += rows of dx. A tied head has written dE already; else it begins at zero.
   void embed_backward() override {
-    const Tensor<float> dx = decoder.end_backward();
-    Parameter& embedding = parameters.embedding();
+    const Tensor<A> dx = decoder_.end_backward();
+    Parameter& embedding = parameters_.embedding();
     const bool first_write = !embedding.gradient;
-    float* gradient = parameters.gradient(embedding);
+    float* gradient = parameters_.gradient(embedding);
     if (first_write)
-      check(cudaMemsetAsync(gradient, 0, static_cast<std::size_t>(embedding.gradient.bytes()), run.stream));
-    kernels::embedding_backward(gradient, dx.data(), batch.ids(), batch.order(), batch.segment_begin(),
-                                batch.segments(), rows(), config.d, run.stream);
+      check(cudaMemsetAsync(gradient, 0, static_cast<std::size_t>(embedding.gradient.bytes()), run_.stream));
+    kernels::embedding_backward(gradient, dx.data(), batch_.ids(), batch_.order(), batch_.segment_begin(),
+                                batch_.segments(), rows(), config_.d, run_.stream);
   }
 
   void optimizer() override {
     if (before_update) {
-      stream.synchronize();
-      before_update(parameters);
+      stream_.synchronize();
+      before_update(parameters_);
     }
-    adamw.step(parameters);
-    parameters.clear_gradients();
+    adamw_.step(parameters_);
+    parameters_.clear_gradients();
   }
 
   // ---- whole passes -------------------------------------------------------------------------------------------------
@@ -110,100 +171,83 @@ struct Trainer::Impl final : activation::StepOperators {
   // wrong, what the pass had allocated goes back (the store has its own tensors freed and the device idle by then).
   template <class Pass>
   float run_pass(const data::TokenBatch& tokens, bool with_gradients, Pass&& pass) {
-    batch.upload(tokens);
-    training = with_gradients;
+    batch_.upload(tokens);
+    training_ = with_gradients;
     try {
       pass();
       float result = 0;
-      check(cudaMemcpyAsync(&result, loss.data(), sizeof result, cudaMemcpyDeviceToHost, run.stream));
-      stream.synchronize();
+      check(cudaMemcpyAsync(&result, loss_.data(), sizeof result, cudaMemcpyDeviceToHost, run_.stream));
+      stream_.synchronize();
       return result;
     } catch (...) {
-      decoder.abandon_backward();
-      parameters.clear_gradients();
+      decoder_.abandon_backward();
+      parameters_.clear_gradients();
       throw;
     }
   }
 
-  float evaluate(const data::TokenBatch& tokens, Head::LookAtLogits look) {
-    look_at_logits = std::move(look);
-    const float result = run_pass(tokens, false, [&] { store.evaluate(*this); });
-    look_at_logits = nullptr;
+  float evaluate(const data::TokenBatch& tokens, typename Head<A>::LookAtLogits look) {
+    look_at_logits_ = std::move(look);
+    const float result = run_pass(tokens, false, [&] { store_.evaluate(*this); });
+    look_at_logits_ = nullptr;
     return result;
   }
 
-  float* saved(int layer, Saved tensor) const { return static_cast<float*>(store.tensor(layer, tensor)); }
-  Index rows() const { return batch.rows(); }
+  A* saved(int layer, Saved tensor) const { return static_cast<A*>(store_.tensor(layer, tensor)); }
+  Index rows() const { return batch_.rows(); }
 
-  Config config;
-  activation::LayerSpec spec;
-  activation::Plan plan;
-  Stream stream{"compute"};
-  Cublas cublas;
-  Execution run;
-  Parameters parameters;
-  DeviceBatch batch;
-  DecoderBlock decoder;
-  Head lm_head;
-  Optimizer adamw;
-  Tensor<float> loss;
-  Event start{Event::Timing::on}, stop{Event::Timing::on};
-  bool training = false;
-  Head::LookAtLogits look_at_logits;
-  std::function<void(Parameters&)> before_update;
-  activation::Store store;  // last, so that it goes first: it waits for the device before anything else is destroyed
+  Config config_;
+  activation::LayerSpec spec_;
+  activation::Plan plan_;
+  Stream stream_{"compute"};
+  Cublas cublas_;
+  Execution run_;
+  Parameters parameters_;
+  DeviceBatch batch_;
+  DecoderBlock<A> decoder_;
+  Head<A> head_;
+  Optimizer adamw_;
+  Tensor<float> loss_;
+  Event start_{Event::Timing::on}, stop_{Event::Timing::on};
+  bool training_ = false;
+  typename Head<A>::LookAtLogits look_at_logits_;
+  activation::Store store_;  // last, so that it goes first: it waits for the device before anything else is destroyed
 };
 
-Trainer::Trainer(const Config& config, const TrainerOptions& options, memory::CachingAllocator& allocator)
-    : impl_(std::make_unique<Impl>(config, options, allocator)) {}
+Trainer::Trainer(const Config& config, const TrainerOptions& options, memory::CachingAllocator& allocator) {
+  if (options.precision == Precision::bfloat16)
+    impl_ = std::make_unique<Typed<kernels::bfloat16>>(config, options, allocator);
+  else
+    impl_ = std::make_unique<Typed<float>>(config, options, allocator);
+}
 Trainer::~Trainer() = default;
 
 StepResult Trainer::step(const data::TokenBatch& tokens) {
-  Impl& m = *impl_;
-  StepResult result;
-  result.loss = m.run_pass(tokens, true, [&] {
-    m.start.record(m.run.stream);
-    m.store.run(m);
-    m.stop.record(m.run.stream);
-  });
-  result.step_ms = elapsed_ms(m.start, m.stop);
-  result.cost = m.store.cost();
-  return result;
+  return impl_->step(tokens);
 }
-
 float Trainer::evaluate(const data::TokenBatch& tokens) {
-  return impl_->evaluate(tokens, nullptr);
+  return impl_->evaluate(tokens);
 }
-
 std::vector<float> Trainer::logits(const data::TokenBatch& tokens) {
-  Impl& m = *impl_;
-  const Index vocab = m.config.vocab;
-  std::vector<float> all(static_cast<std::size_t>(checked_mul(m.rows(), vocab, "logits")));
-  m.evaluate(tokens, [&](Index first, Index rows, const float* chunk) {
-    check(cudaMemcpyAsync(all.data() + first * vocab, chunk, static_cast<std::size_t>(rows * vocab) * sizeof(float),
-                          cudaMemcpyDeviceToHost, m.run.stream));
-    m.stream.synchronize();
-  });
-  return all;
+  return impl_->logits(tokens);
 }
-
 Parameters& Trainer::parameters() {
-  return impl_->parameters;
+  return impl_->parameters();
 }
 void Trainer::set_before_update(std::function<void(Parameters&)> hook) {
   impl_->before_update = std::move(hook);
 }
 const activation::Store& Trainer::store() const {
-  return impl_->store;
+  return impl_->store();
 }
 const Config& Trainer::config() const {
-  return impl_->config;
+  return impl_->config();
 }
 std::int64_t Trainer::lmhead_chunk() const {
-  return impl_->lm_head.chunk();
+  return impl_->lmhead_chunk();
 }
 std::int64_t Trainer::steps() const {
-  return impl_->adamw.steps();
+  return impl_->steps();
 }
 
 std::vector<float> read_back(const Tensor<float>& tensor) {

@@ -12,6 +12,7 @@
 #include "kernels/adamw.h"
 #include "model/config.h"
 #include "model/parameters.h"
+#include "model/precision.h"
 #include "runtime/activation/store.h"
 #include "runtime/cuda.h"
 
@@ -19,6 +20,7 @@ namespace spillway::model {
 
 struct TrainerOptions {
   std::int64_t batch = 1, seq = 768;
+  Precision precision = Precision::float32;
   std::string strategy = "baseline";
   std::optional<activation::Plan> plan = std::nullopt;  // instead of a named strategy
   std::int64_t lmhead_chunk = -1;  // tokens of logits at a time; 0: all at once; -1: as many as fit in 160 MiB
@@ -62,6 +64,8 @@ class Trainer {
 
  private:
   struct Impl;
+  template <class A>
+  struct Typed;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -73,9 +73,11 @@ float elapsed_ms(const Event& start, const Event& stop) {
   return ms;
 }
 
-Cublas::Cublas(cudaStream_t stream) {
+Cublas::Cublas(cudaStream_t stream, cublasMath_t math) {
   check(cublasCreate(&handle_));
-  if (const cublasStatus_t status = cublasSetStream(handle_, stream); status != CUBLAS_STATUS_SUCCESS) {
+  cublasStatus_t status = cublasSetStream(handle_, stream);
+  if (status == CUBLAS_STATUS_SUCCESS) status = cublasSetMathMode(handle_, math);
+  if (status != CUBLAS_STATUS_SUCCESS) {
     cublasDestroy(handle_);
     check(status);
   }

@@ -73,10 +73,10 @@ class Event {
 // Milliseconds on the device's clock between two recorded, finished events made with Timing::on.
 float elapsed_ms(const Event& start, const Event& stop);
 
-// A cuBLAS handle bound to one stream, in default math (fp32 stays fp32).
+// A cuBLAS handle bound to one stream, in default math (fp32 stays fp32) or with TF32 allowed.
 class Cublas {
  public:
-  explicit Cublas(cudaStream_t stream);
+  explicit Cublas(cudaStream_t stream, cublasMath_t math = CUBLAS_DEFAULT_MATH);
   ~Cublas();
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;

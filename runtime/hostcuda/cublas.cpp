@@ -19,9 +19,20 @@ namespace {
 using spillway::hostcuda::MatrixView;
 
 // op(X)^T, seen row-major, of the column-major X with leading dimension ld.
-MatrixView transposed(const void* data, cublasOperation_t op, int ld) {
-  const auto* x = static_cast<const float*>(data);
-  return op == CUBLAS_OP_N ? MatrixView{x, ld, 1} : MatrixView{x, 1, ld};
+template <class T>
+MatrixView<T> transposed(const void* data, cublasOperation_t op, int ld) {
+  const auto* x = static_cast<const T*>(data);
+  return op == CUBLAS_OP_N ? MatrixView<T>{x, ld, 1} : MatrixView<T>{x, 1, ld};
+}
+
+// The product as a task, for operands of T and a result of C.
+template <class T, class C>
+cudaError_t enqueue_product(cudaStream_t stream, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
+                            float alpha, const void* a, int lda, const void* b, int ldb, float beta, void* c, int ldc) {
+  const MatrixView<T> left = transposed<T>(b, b_op, ldb), right = transposed<T>(a, a_op, lda);
+  return spillway::hostcuda::enqueue("cublasGemmEx", stream, [=, out = static_cast<C*>(c)] {
+    spillway::hostcuda::gemm(n, m, k, alpha, left, right, beta, out, ldc);
+  });
 }
 
 struct StatusText {
@@ -77,25 +88,29 @@ const char* cublasGetStatusString(cublasStatus_t status) {
   return t ? t->text : "an unknown status";
 }
 
-// The types have one value each in cublas_v2.h, so there is nothing to check or to choose.
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
+  return mode == CUBLAS_DEFAULT_MATH ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
-                            const void* alpha, const void* a, cudaDataType, int lda, const void* b, cudaDataType,
-                            int ldb, const void* beta, void* c, cudaDataType, int ldc, cublasComputeType_t,
-                            cublasGemmAlgo_t) {
+                            const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b,
+                            cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,
+                            cublasComputeType_t, cublasGemmAlgo_t) {
   if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
   const int a_rows = a_op == CUBLAS_OP_N ? m : k, b_rows = b_op == CUBLAS_OP_N ? k : n;
   if (m < 0 || n < 0 || k < 0 || lda < std::max(1, a_rows) || ldb < std::max(1, b_rows) || ldc < std::max(1, m) ||
       !alpha || !beta)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (a_type != b_type || (c_type != a_type && c_type != CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (m == 0 || n == 0) return CUBLAS_STATUS_SUCCESS;
   if (!c || (k > 0 && (!a || !b))) return CUBLAS_STATUS_INVALID_VALUE;
 
-  const float alpha_value = *static_cast<const float*>(alpha), beta_value = *static_cast<const float*>(beta);
-  const MatrixView left = transposed(b, b_op, ldb), right = transposed(a, a_op, lda);
-  auto* out = static_cast<float*>(c);
-  const cudaError_t status = spillway::hostcuda::enqueue("cublasGemmEx", handle->stream, [=] {
-    spillway::hostcuda::gemm(n, m, k, alpha_value, left, right, beta_value, out, ldc);
-  });
+  const auto product = a_type == CUDA_R_32F   ? enqueue_product<float, float>
+                       : c_type == CUDA_R_32F ? enqueue_product<__nv_bfloat16, float>
+                                              : enqueue_product<__nv_bfloat16, __nv_bfloat16>;
+  const cudaError_t status = product(handle->stream, a_op, b_op, m, n, k, *static_cast<const float*>(alpha), a, lda, b,
+                                     ldb, *static_cast<const float*>(beta), c, ldc);
   if (status == cudaSuccess) return CUBLAS_STATUS_SUCCESS;
   return status == cudaErrorMemoryAllocation ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_EXECUTION_FAILED;
 }

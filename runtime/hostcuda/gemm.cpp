@@ -46,6 +46,16 @@ Vector load(const float* from) {
   std::memcpy(&v, from, sizeof v);
   return v;
 }
+Vector load(const __nv_bfloat16* from) {
+  using Halves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
+  using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+  Halves halves;
+  std::memcpy(&halves, from, sizeof halves);
+  const Words words = __builtin_convertvector(halves, Words) << 16;
+  Vector v;
+  std::memcpy(&v, &words, sizeof v);
+  return v;
+}
 void store(float* to, const Vector& v) {
   std::memcpy(to, &v, sizeof v);
 }
@@ -57,8 +67,9 @@ Index ceil_div(Index a, Index b) {
 // ---- Packing --------------------------------------------------------------------------------------------------------
 
 // An operand seen from the product: lines of k elements. A line is a row of A or a column of B.
+template <class T>
 struct Lines {
-  const float* data;
+  const T* data;
   Index line_stride, depth_stride;
   Index count;
 };
@@ -93,13 +104,13 @@ void transpose(Vector (&rows)[kLanes]) {
 
 // Writes lines [first, first + Width) and depths [begin, begin + depth) as a panel (depth, Width): the Width elements
 // that one step of the tile needs lie side by side. Lines beyond the last are zeros; what they yield is never stored.
-template <int Width>
-void pack_panel(float* panel, const Lines& lines, Index first, Index begin, Index depth) {
+template <int Width, class T>
+void pack_panel(float* panel, const Lines<T>& lines, Index first, Index begin, Index depth) {
   const Index count = std::min<Index>(Width, lines.count - first);
-  const float* from = lines.data + first * lines.line_stride + begin * lines.depth_stride;
+  const T* from = lines.data + first * lines.line_stride + begin * lines.depth_stride;
   Index p = 0;
   if (count == Width && lines.line_stride == 1) {
-    for (; p < depth; ++p) std::memcpy(panel + p * Width, from + p * lines.depth_stride, Width * sizeof(float));
+    for (; p < depth; ++p) std::copy_n(from + p * lines.depth_stride, Width, panel + p * Width);
   } else if (lines.depth_stride == 1) {
     for (; p + kLanes <= depth; p += kLanes)
 #pragma GCC unroll 2
@@ -116,7 +127,7 @@ void pack_panel(float* panel, const Lines& lines, Index first, Index begin, Inde
   }
   for (; p < depth; ++p)
     for (Index i = 0; i < Width; ++i)
-      panel[p * Width + i] = i < count ? from[i * lines.line_stride + p * lines.depth_stride] : 0.f;
+      panel[p * Width + i] = i < count ? static_cast<float>(from[i * lines.line_stride + p * lines.depth_stride]) : 0.f;
 }
 
 // ---- The tile -------------------------------------------------------------------------------------------------------
@@ -206,8 +217,8 @@ Index slice_lines(Index count) {
 // The shorter side of C is packed once, by all threads together, block by block; then each job packs a slice of the
 // longer side for itself, into its own cache, and multiplies it with all of that block. Every element of C adds up its
 // terms in the order of k, whoever computes it.
-template <bool rows_are_short>
-void multiply(const Lines& shorter, const Lines& longer, Index k, Scale scale, float* c, Index ldc) {
+template <bool rows_are_short, class T>
+void multiply(const Lines<T>& shorter, const Lines<T>& longer, Index k, Scale scale, float* c, Index ldc) {
   constexpr int kShort = rows_are_short ? kTileRows : kTileColumns, kLong = rows_are_short ? kTileColumns : kTileRows;
   constexpr Index kBlock = kShortBlock / kShort * kShort;
   static thread_local Scratch shared;
@@ -249,19 +260,54 @@ void multiply(const Lines& shorter, const Lines& longer, Index k, Scale scale, f
     }
 }
 
-}  // namespace
-
-void gemm(Index m, Index n, Index k, float alpha, MatrixView a, MatrixView b, float beta, float* c, Index ldc) {
+template <class T>
+void multiply_any(Index m, Index n, Index k, float alpha, MatrixView<T> a, MatrixView<T> b, float beta, float* c,
+                  Index ldc) {
   if (k == 0) {
     for (Index i = 0; i < m; ++i)
       for (Index j = 0; j < n; ++j) c[i * ldc + j] = beta == 0 ? 0.f : beta * c[i * ldc + j];
     return;
   }
-  const Lines rows{a.data, a.row_stride, a.column_stride, m}, columns{b.data, b.column_stride, b.row_stride, n};
+  const Lines<T> rows{a.data, a.row_stride, a.column_stride, m}, columns{b.data, b.column_stride, b.row_stride, n};
   if (m <= n)
     multiply<true>(rows, columns, k, {alpha, beta}, c, ldc);
   else
     multiply<false>(columns, rows, k, {alpha, beta}, c, ldc);
+}
+
+}  // namespace
+
+void gemm(Index m, Index n, Index k, float alpha, MatrixView<float> a, MatrixView<float> b, float beta, float* c,
+          Index ldc) {
+  multiply_any(m, n, k, alpha, a, b, beta, c, ldc);
+}
+
+void gemm(Index m, Index n, Index k, float alpha, MatrixView<__nv_bfloat16> a, MatrixView<__nv_bfloat16> b, float beta,
+          float* c, Index ldc) {
+  multiply_any(m, n, k, alpha, a, b, beta, c, ldc);
+}
+
+// The sums are finished in float, a panel of C at a time, and rounded from there: logits in float beside logits in
+// bfloat16 would be the larger of the two.
+void gemm(Index m, Index n, Index k, float alpha, MatrixView<__nv_bfloat16> a, MatrixView<__nv_bfloat16> b, float beta,
+          __nv_bfloat16* c, Index ldc) {
+  constexpr Index kPanelFloats = 1 << 20;
+  static thread_local Scratch scratch;
+  const Index columns = std::clamp<Index>(kPanelFloats / m / kTileColumns * kTileColumns, kTileColumns, n);
+  float* const panel = scratch.floats(m * columns);
+  for (Index first = 0; first < n; first += columns) {
+    const Index width = std::min(columns, n - first);
+    const MatrixView<__nv_bfloat16> part{b.data + first * b.column_stride, b.row_stride, b.column_stride};
+    multiply_any(m, width, k, alpha, a, part, 0.f, panel, width);
+    parallel_for(static_cast<std::size_t>(m), 16, [&](std::size_t row) {
+      const float* const from = panel + static_cast<Index>(row) * width;
+      __nv_bfloat16* const to = c + static_cast<Index>(row) * ldc + first;
+      if (beta == 0)
+        for (Index j = 0; j < width; ++j) to[j] = from[j];
+      else
+        for (Index j = 0; j < width; ++j) to[j] = from[j] + beta * static_cast<float>(to[j]);
+    });
+  }
 }
 
 }  // namespace spillway::hostcuda

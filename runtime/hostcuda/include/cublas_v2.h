@@ -30,6 +30,11 @@ typedef enum {
 } cublasComputeType_t;
 
 typedef enum {
+  CUBLAS_DEFAULT_MATH = 0,
+  CUBLAS_TF32_TENSOR_OP_MATH = 3,
+} cublasMath_t;
+
+typedef enum {
   CUBLAS_GEMM_DEFAULT = -1,
 } cublasGemmAlgo_t;
 
@@ -39,11 +44,14 @@ typedef struct cublasContext* cublasHandle_t;
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
+// Tensor cores of a GPU round floats to TF32; a CPU has none, and answers CUBLAS_STATUS_NOT_SUPPORTED.
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 
 const char* cublasGetStatusName(cublasStatus_t status);
 const char* cublasGetStatusString(cublasStatus_t status);
 
-// C (m, n) = alpha op(A) (m, k) op(B) (k, n) + beta C, column-major, on the handle's stream.
+// C (m, n) = alpha op(A) (m, k) op(B) (k, n) + beta C, column-major, on the handle's stream. A and B both float and C
+// float; or A and B both bfloat16 and C bfloat16 or float.
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
                             const void* alpha, const void* a, cudaDataType a_type, int lda, const void* b,
                             cudaDataType b_type, int ldb, const void* beta, void* c, cudaDataType c_type, int ldc,

@@ -4,4 +4,5 @@
 
 typedef enum cudaDataType_t {
   CUDA_R_32F = 0,
+  CUDA_R_16BF = 14,
 } cudaDataType;
