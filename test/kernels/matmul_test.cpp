@@ -63,20 +63,20 @@ BOOST_AUTO_TEST_CASE(the_three_products_of_a_linear_layer_match_eigen_in_double)
 BOOST_AUTO_TEST_CASE(both_operands_may_be_transposed) {
   const Vector a = normals(11 * 6, 1), b = normals(9 * 11, 2);
   const Floats dev_a(a), dev_b(b), c(6 * 9);
-  matmul<float>(handle, Transpose::yes, Transpose::yes, 6, 9, 11, dev_a, dev_b, 0, c, stream());
+  matmul<float, float>(handle, Transpose::yes, Transpose::yes, 6, 9, 11, dev_a, dev_b, 0, c, stream());
   const Matrix expected = matrix(a, 11, 6).transpose() * matrix(b, 9, 11).transpose();
   BOOST_TEST(test::error(c.download(), expected) <= test::kTolerance);
 }
 
 BOOST_AUTO_TEST_CASE(a_product_without_terms_only_scales) {
   const Floats c(Vector(6, 8.f));
-  matmul<float>(handle, Transpose::no, Transpose::yes, 2, 3, 0, c, c, 0.5f, c, stream());
+  matmul<float, float>(handle, Transpose::no, Transpose::yes, 2, 3, 0, c, c, 0.5f, c, stream());
   BOOST_TEST(c.download() == Vector(6, 4.f), boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(an_empty_product_is_not_issued) {
   Declared declared;
-  matmul<float>(handle, Transpose::no, Transpose::no, 0, 3, 4, nullptr, nullptr, 0, nullptr, stream());
+  matmul<float, float>(handle, Transpose::no, Transpose::no, 0, 3, 4, nullptr, nullptr, 0, nullptr, stream());
   BOOST_TEST(declared.work.empty());
 }
 
@@ -84,7 +84,7 @@ BOOST_AUTO_TEST_CASE(a_product_declares_its_flops_and_the_bytes_of_its_three_mat
   Declared declared;
   const Floats a(Vector(10)), b(Vector(15)), c(Vector(6));
   for (const float beta : {0.f, 1.f})
-    matmul<float>(handle, Transpose::no, Transpose::no, 2, 3, 5, a, b, beta, c, stream());
+    matmul<float, float>(handle, Transpose::no, Transpose::no, 2, 3, 5, a, b, beta, c, stream());
   check(cudaStreamSynchronize(stream()));
   BOOST_REQUIRE(declared.work.size() == 2);
   for (const Work& w : declared.work) {
@@ -98,7 +98,8 @@ BOOST_AUTO_TEST_CASE(a_product_declares_its_flops_and_the_bytes_of_its_three_mat
 BOOST_AUTO_TEST_CASE(sizes_beyond_what_cublas_takes_are_refused_in_one_line) {
   const Index too_large = Index{1} << 31;
   BOOST_CHECK_EXCEPTION(
-      matmul<float>(handle, Transpose::no, Transpose::no, 1, too_large, 1, nullptr, nullptr, 0, nullptr, stream()),
+      (matmul<float, float>(handle, Transpose::no, Transpose::no, 1, too_large, 1, nullptr, nullptr, 0, nullptr,
+                            stream())),
       std::invalid_argument, [](const std::invalid_argument& e) {
         return e.what() == std::string("matmul (1, 1) x (1, 2147483648): cuBLAS takes sizes from 0 to 2147483647");
       });
@@ -106,7 +107,7 @@ BOOST_AUTO_TEST_CASE(sizes_beyond_what_cublas_takes_are_refused_in_one_line) {
 
 BOOST_AUTO_TEST_CASE(an_error_of_cublas_names_the_product) {
   BOOST_CHECK_EXCEPTION(
-      matmul<float>(nullptr, Transpose::no, Transpose::no, 1, 2, 3, nullptr, nullptr, 0, nullptr, stream()),
+      (matmul<float, float>(nullptr, Transpose::no, Transpose::no, 1, 2, 3, nullptr, nullptr, 0, nullptr, stream())),
       std::runtime_error, [](const std::runtime_error& e) {
         return std::string(e.what()).starts_with(
             "matmul (1, 3) x (3, 2): cublasGemmEx answered CUBLAS_STATUS_NOT_INITIALIZED: ");

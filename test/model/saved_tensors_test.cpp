@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/bfloat16.h"
 #include "model/decoder_block.h"
 #include "test/bad_input.h"
 #include "test/model/model_fixture.h"
@@ -130,9 +131,9 @@ struct Layer {
   Cublas cublas;
   model::Execution run;
   model::Parameters parameters;
-  model::DecoderBlock block;
+  model::DecoderBlock<float> block;
   activation::Store store;
-  model::SavedTensors saved;
+  model::SavedTensors<float> saved;
   const model::Parameters::Layer& weights;
 };
 
@@ -266,6 +267,31 @@ BOOST_AUTO_TEST_CASE(an_operator_costs_what_its_launches_declare) {
       const activation::ForwardOperator& row = layer.spec.forward[static_cast<std::size_t>(op)];
       const Declared declared;
       layer.forward(op);
+      BOOST_TEST(row.flops == declared.flops, config.name << ", " << row.name << " flops");
+      BOOST_TEST(row.bytes == declared.bytes, config.name << ", " << row.name << " bytes");
+    }
+  }
+}
+
+// In bfloat16 the values do not matter here, only what is declared: the rounding of each weight among it.
+BOOST_AUTO_TEST_CASE(an_operator_in_bfloat16_costs_what_its_launches_declare) {
+  for (const model::Config& c : {tied_config(), untied_config()}) {
+    const model::Config config = one_layer(c);
+    const activation::LayerSpec spec = model::layer_spec(config, 2, 7, sizeof(kernels::bfloat16));
+    const Stream stream("bfloat16");
+    const Cublas cublas(stream.get());
+    const model::Execution run{machine.allocator, stream.get(), cublas.get()};
+    model::Parameters parameters(config, machine.allocator, stream.get());
+    randomize(parameters, 1);
+    const model::DecoderBlock<kernels::bfloat16> block(config, 2, 7, run);
+    activation::Store store(spec, activation::make_plan("baseline", spec, 1), everything_in_memory(), machine.allocator,
+                            stream.get());
+    NoOperators nothing;
+    store.run(nothing);
+    for (int op = 0; op < model::kForwardOps; op++) {
+      const activation::ForwardOperator& row = spec.forward[static_cast<std::size_t>(op)];
+      const Declared declared;
+      block.forward(static_cast<ForwardOp>(op), model::SavedTensors<kernels::bfloat16>(store, 0), parameters.layer(0));
       BOOST_TEST(row.flops == declared.flops, config.name << ", " << row.name << " flops");
       BOOST_TEST(row.bytes == declared.bytes, config.name << ", " << row.name << " bytes");
     }
