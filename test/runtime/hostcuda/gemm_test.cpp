@@ -117,7 +117,6 @@ BOOST_AUTO_TEST_CASE(without_terms_c_is_scaled_and_nothing_else) {
 }
 
 BOOST_AUTO_TEST_CASE(c_is_not_read_where_beta_is_zero) {
-  const MatrixView<float> nothing{nullptr, 1, 1};
   for (const auto& [m, n] : {std::pair<Index, Index>{13, 33}, {24, 64}}) {
     Operand a(m, 20, false, 0, 1), b(20, n, false, 0, 2), c(m, n, false, 0, 3);
     for (float& x : c.storage) x = kNaN;
