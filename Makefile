@@ -75,79 +75,79 @@ help: ## this list
 	@sed -nE 's/^([A-Z_]+) \?= *([^# ]*)#  *(.*)/  \1\t\3/p' Makefile | expand -t 24
 
 baseline: deps-build ## 73: a step against the same step with one thing changed (TUNED MODEL SEQ ...)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) baseline $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGY,strategy) $(call flag,TUNED,tuned) \
 	  $(call flag,RUN,run) $(ARGS)
 
 bench: deps-build ## 76: train one step at a time under every strategy, compare, decide, write a record (MODEL SEQ ...)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) bench $(COMMON) $(STEP_COUNTS) $(or $(call flag,STRATEGIES,strategies),$(call flag,STRATEGY,strategies)) $(call flag,WORKLOAD,workload) \
 	  $(BUDGET) $(call flag,RUN,run) $(ARGS)
 
 # Without a GPU the boundaries are searched by the books, in seconds; ARGS=--confirm then trains at each of them.
 oom-boundary: deps-build ## 76, further: the longest sequence that each strategy can train (MODEL BATCH MEMORY_CAP_MB ...)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) oom-boundary $(call flag,MODEL,model) $(call flag,BATCH,batch) $(call flag,DTYPE,dtype) \
 	  $(call flag,LMHEAD_CHUNK,lmhead-chunk) $(call flag,STRATEGIES,strategies) $(call flag,MEMORY_CAP_MB,memory-cap-mb) \
 	  $(call flag,DEVICE_MEMORY,device-memory) $(call flag,RUN,run) $(if $(filter host,$(DEVICE)),--books-only) $(ARGS)
 
 chain: deps-build ## 73, 76 and 75 into one run folder, and what check says of it (MODEL SEQ TUNED ...)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) chain $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGIES,strategies) $(call flag,TUNED,tuned) $(BUDGET) \
 	  $(call flag,RUN,run) $(ARGS)
 
 decide: deps-build ## 75: a 76 record's decision under a grid of budgets (INPUT, else RUN's record; CAPS MEMORY_CAP_MB ...)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) decide --input "$${INPUT:-$$(ls "results/$${RUN:-latest}"/76_*_memory.json | head -n 1)}" $(BUDGET) \
 	  $(call flag,CAPS,caps) $(ARGS)
 
 check: deps-build ## the protocol's four questions of a run (RUN; default: the latest)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) check "results/$${RUN:-latest}" $(ARGS)
 
 train: deps-build ## train on a text file and print the loss (DATA=file, MODEL STRATEGY STEPS SEQ ...)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) train $(COMMON) $(call flag,STRATEGY,strategy) $(call flag,STEPS,steps) $(ARGS)
 
 explain: deps-build ## print a plan, its schedule and the checker's verdict (STRATEGY=hybrid MODEL SEQ BATCH)
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) explain $(call flag,MODEL,model) $(call flag,SEQ,seq) $(call flag,BATCH,batch) $(call flag,DTYPE,dtype) \
 	  $(call flag,STRATEGY,strategy) $(ARGS)
 
 info: deps-build ## device, versions, presets, strategies
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) info $(ARGS)
 
 verify: deps-build ## compare with the golden losses, gradients and stepped parameters of test/fixtures/tiny_qwen2
-	@$(BUILD) VARIANT=$(DEVICE) program
+	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) verify test/fixtures/tiny_qwen2 test/fixtures/tiny_qwen2/golden.safetensors \
 	  $(call flag,STRATEGY,strategy) $(ARGS)
 
 # Every suite as it trains, every suite again with real threads in a block under ASan and UBSan, and what has
 # streams under ThreadSanitizer. Tests of the command line run the program as trained.
 test: deps-test ## build and run every test
-	@$(BUILD) VARIANT=host program test-programs
-	@$(BUILD) VARIANT=fiber test-programs
-	@$(BUILD) VARIANT=tsan SUITES="$(TSAN_SUITES)" test-programs
+	+@$(BUILD) VARIANT=host program test-programs
+	+@$(BUILD) VARIANT=fiber test-programs
+	+@$(BUILD) VARIANT=tsan SUITES="$(TSAN_SUITES)" test-programs
 	@SPILLWAY_BIN=build/host/spillway test/run.sh $(call programs,host,$(ALL_SUITES)) \
 	  $(call programs,fiber,$(ALL_SUITES)) $(call programs,tsan,$(TSAN_SUITES))
 
 cuda: deps-test ## build the CUDA program and its tests, without running them (CUDA_ARCHS)
-	@$(BUILD) DEVICE=cuda VARIANT=cuda program test-programs
+	+@$(BUILD) DEVICE=cuda VARIANT=cuda program test-programs
 
 lint: deps-lint ## format, static analysis, include rules, links in the documents
 	@test/lint.sh
 
 bench-peer: deps-build deps-peer ## step time against PyTorch on this CPU, interleaved (ARGS, see test/peer/compare.py)
-	@$(BUILD) VARIANT=host program
+	+@$(BUILD) VARIANT=host program
 	@/usr/bin/python3 test/peer/compare.py $(ARGS)
 
 bench-alloc: deps-build ## the caching allocator's hot path, ns a malloc + free pair
-	@$(BUILD) VARIANT=host build/host/test/bench/allocator
+	+@$(BUILD) VARIANT=host build/host/test/bench/allocator
 	@build/host/test/bench/allocator
 
 bench-kernels: deps-build ## GB/s and GFLOP/s of every kernel on this CPU
-	@$(BUILD) VARIANT=host build/host/test/bench/kernels
+	+@$(BUILD) VARIANT=host build/host/test/bench/kernels
 	@build/host/test/bench/kernels
 
 readme: ## rewrite the table in README.md from the kept record

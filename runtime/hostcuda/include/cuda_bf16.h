@@ -3,7 +3,7 @@
 // branch, so that loops over arrays of it vectorize. Arithmetic is done in float: convert, compute, convert back.
 #pragma once
 
-struct __nv_bfloat16 {
+struct __nv_bfloat16 {  // NOLINT(bugprone-reserved-identifier): CUDA's name
   unsigned short bits;
 
   __nv_bfloat16() = default;
