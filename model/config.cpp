@@ -156,7 +156,7 @@ Config read_config(const std::filesystem::path& folder) {
 }
 
 Config resolve_config(const std::string& model) {
-  const std::vector<std::string> presets = preset_names();
+  const std::vector<std::string>& presets = preset_names();
   if (std::find(presets.begin(), presets.end(), model) != presets.end()) return preset(model);
   std::error_code ignored;
   const bool folder = model.find('/') != std::string::npos || std::filesystem::is_directory(model, ignored);
