@@ -32,7 +32,7 @@ Json loss_delta(const TrainingBaseline& r) {
 Json baseline_summary_json(const BaselineSummary& s) {
   return {{"step_time_delta_ms", s.step_time_delta_ms},
           {"peak_mem_delta_mb", s.peak_mem_delta_mb},
-          {"peak_mem_delta_bytes", bytes_or_null(s.peak_mem_delta_mb)},
+          {"peak_mem_delta_bytes", bytes_or_null(s.peak_mem_delta_exact_mb)},
           {"time_improved", s.time_improved},
           {"memory_improved", s.memory_improved},
           {"time_improvement_pct", s.time_improvement_pct},

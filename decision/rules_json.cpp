@@ -9,6 +9,9 @@ namespace spillway::decision {
 using Json = nlohmann::ordered_json;
 
 Json summary_json(const Summary& s) {
+  // From the peaks: the saving itself is rounded to six decimals of a MiB, which can be a byte off.
+  std::optional<double> saving = s.memory_saving_mb;
+  if (s.baseline_peak_memory_mb && s.best_peak_memory_mb) saving = *s.baseline_peak_memory_mb - *s.best_peak_memory_mb;
   return {{"candidate_count", s.candidate_count},
           {"measured_count", s.measured_count},
           {"oom_count", s.oom_count},
@@ -21,7 +24,7 @@ Json summary_json(const Summary& s) {
           {"best_peak_memory_mb", number_or_null(s.best_peak_memory_mb)},
           {"best_peak_memory_bytes", bytes_or_null(s.best_peak_memory_mb)},
           {"memory_saving_mb", s.memory_saving_mb},
-          {"memory_saving_bytes", bytes_or_null(s.memory_saving_mb)},
+          {"memory_saving_bytes", bytes_or_null(saving)},
           {"throughput_ratio", number_or_null(s.throughput_ratio)}};
 }
 

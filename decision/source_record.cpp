@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "decision/json_file.h"
@@ -11,6 +12,16 @@
 namespace spillway::decision {
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+std::optional<double> figure(const Json& candidate, const char* key) {
+  const Json value = value_at(candidate, key);
+  if (value.is_null()) return std::nullopt;
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
 std::vector<Candidate> record_candidates(const Json& record, const std::string& name) {
   const Json list = value_at(record, "candidates");
   if (!list.is_array()) throw Error(fmt::format("{}: candidates is no array: give a 76 record", name));
@@ -18,13 +29,13 @@ std::vector<Candidate> record_candidates(const Json& record, const std::string& 
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Json& c = list[i];
     if (!c.is_object()) throw Error(fmt::format("{}: candidates[{}] is no object", name, i));
-    const auto peak = number_at(c, "peak_memory_mb");
+    const auto peak = figure(c, "peak_memory_mb");
     candidates.push_back({.name = text_at(c, "name").value_or(fmt::format("strategy_{}", i)),
                           .status = text_at(c, "status").value_or("ok"),
-                          .peak_memory_mb = peak ? peak : number_at(c, "peak_mem_mb"),
-                          .samples_per_s = number_at(c, "samples_per_s"),
-                          .eval_loss = number_at(c, "eval_loss"),
-                          .val_loss = number_at(c, "val_loss")});
+                          .peak_memory_mb = peak ? peak : figure(c, "peak_mem_mb"),
+                          .samples_per_s = figure(c, "samples_per_s"),
+                          .eval_loss = figure(c, "eval_loss"),
+                          .val_loss = figure(c, "val_loss")});
   }
   return candidates;
 }

@@ -71,7 +71,8 @@ BaselineSummary compare(const ArmFigures& baseline, const ArmFigures& tuned) {
   BaselineSummary s;
   const auto percent = [](double delta, double of) { return of == 0 ? 0 : round6(100 * delta / of); };
   s.step_time_delta_ms = round6(baseline.step_time_ms - tuned.step_time_ms);
-  s.peak_mem_delta_mb = round6(baseline.peak_mem_mb - tuned.peak_mem_mb);
+  s.peak_mem_delta_exact_mb = baseline.peak_mem_mb - tuned.peak_mem_mb;
+  s.peak_mem_delta_mb = round6(s.peak_mem_delta_exact_mb);
   s.time_improved = s.step_time_delta_ms > 0;
   s.memory_improved = s.peak_mem_delta_mb > 0;
   s.time_improvement_pct = percent(s.step_time_delta_ms, baseline.step_time_ms);

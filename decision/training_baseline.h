@@ -42,6 +42,7 @@ struct ArmFigures {
 };
 struct BaselineSummary {
   double step_time_delta_ms = 0, peak_mem_delta_mb = 0;  // baseline - tuned, 6 decimals
+  double peak_mem_delta_exact_mb = 0;                    // not rounded: for the bytes
   bool time_improved = false, memory_improved = false;   // delta above 0
   double time_improvement_pct = 0, memory_improvement_pct = 0;
   bool meaningful_memory_improved = false;  // by kMeaningfulMemoryMb or more

@@ -298,6 +298,28 @@ BOOST_AUTO_TEST_CASE(only_candidates_with_status_ok_are_read) {
   BOOST_TEST(d.point.summary.oom_count == 0);
 }
 
+BOOST_AUTO_TEST_CASE(a_field_that_is_no_number_is_invalid_and_not_replaced_by_another) {
+  Json record = read_json(published());
+  record["candidates"][1]["eval_loss"] = "low";
+  record["candidates"][1]["val_loss"] = 12.0;
+  record["candidates"][2]["eval_loss"] = nullptr;
+  record["candidates"][2]["val_loss"] = 12.0;
+  const BudgetDecision d = decide_budget(record, "x", {});
+  BOOST_TEST(d.point.summary.invalid_count == 1);
+  BOOST_TEST(d.point.summary.measured_count == 3);
+}
+
+BOOST_AUTO_TEST_CASE(saved_bytes_are_exact_though_the_mebibytes_are_rounded) {
+  Json record = read_json(published());
+  for (int i = 0; i < 300; ++i) {  // a byte is 0.00000095 MiB
+    const std::int64_t baseline = 10257943040 + 512 * i, best = 9909700000 + i;
+    record["candidates"][0]["peak_memory_mb"] = static_cast<double>(baseline) / 1048576;
+    record["candidates"][1]["peak_memory_mb"] = static_cast<double>(best) / 1048576;
+    record["candidates"][2]["status"] = record["candidates"][3]["status"] = "oom";
+    BOOST_REQUIRE(budget_fields(decide_budget(record, "x", {}))["summary"]["memory_saving_bytes"] == baseline - best);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(bad_input_is_one_line) {
   const TemporaryFolder tmp;
   const auto refused = [&](const std::string& more, const std::string& says) {
