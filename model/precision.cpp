@@ -36,6 +36,18 @@ void check_precision(Precision precision, const DeviceInfo& device) {
                             device.name, device.compute_major, device.compute_minor));
 }
 
+cublasMath_t math_mode(Precision precision) {
+  switch (precision) {
+    case Precision::bfloat16:
+      return CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+    case Precision::tf32:
+      return CUBLAS_TF32_TENSOR_OP_MATH;
+    case Precision::float32:
+      break;
+  }
+  return CUBLAS_DEFAULT_MATH;
+}
+
 std::int64_t activation_bytes(Precision precision) {
   return precision == Precision::bfloat16 ? sizeof(kernels::bfloat16) : sizeof(float);
 }

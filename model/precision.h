@@ -17,6 +17,9 @@ const char* to_string(Precision precision);  // "float32", "bfloat16", "tf32"
 Precision parse_precision(const std::string& name);
 // Error, in one line, when this device cannot do it.
 void check_precision(Precision precision, const DeviceInfo& device);
+// How cuBLAS computes for it. In bfloat16 it may not round partial sums of a product to bfloat16 before it adds them
+// up, as it would by itself where it splits a long sum.
+cublasMath_t math_mode(Precision precision);
 // Bytes of an activation.
 std::int64_t activation_bytes(Precision precision);
 

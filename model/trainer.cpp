@@ -65,7 +65,7 @@ struct Trainer::Typed final : Impl, private activation::StepOperators {
       : config_(checked(c, options)),
         spec_(layer_spec(config_, options.batch, options.seq, sizeof(A))),
         plan_(plan_of(options, spec_, config_.layers)),
-        cublas_(stream_.get(), options.precision == Precision::tf32 ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH),
+        cublas_(stream_.get(), math_mode(options.precision)),
         run_{allocator, stream_.get(), cublas_.get()},
         parameters_(config_, allocator, stream_.get()),
         batch_(options.batch, options.seq, config_.vocab, run_),

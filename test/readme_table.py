@@ -22,9 +22,9 @@ for c in record["candidates"]:
         c["peak_activation_mb"], c["samples_per_s"] / baseline["samples_per_s"],
         "–" if moved is None else f"{2 * moved / 1048576:.0f}", c["loss"], c["eval_loss"]))
 decision = record["decision"]
-caption = (f"`make bench SEQ={config['seq_len']}` without a GPU ({config['processor']}), model `{config['model_id']}`, batch "
+caption = (f"`make bench SEQ={config['seq_len']}` (here as a part of `make chain`) without a GPU ({config['processor']}), model `{config['model_id']}`, batch "
            f"{config['batch_size']}, float32, AdamW. Losses bit-identical: {'yes' if record['losses_identical'] else 'no'}. "
-           f"Decision: {decision['decision']} ({decision['reason']}). Record: [{RECORD}]({RECORD}).")
+           f"Decision: {decision['decision']} ({decision['reason']}). Records of the whole chain: [{RECORD.parent}]({RECORD.parent}).")
 
 readme = pathlib.Path("README.md")
 text = readme.read_text()

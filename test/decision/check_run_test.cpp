@@ -242,6 +242,13 @@ BOOST_AUTO_TEST_CASE(a_decision_that_changes_nearby_is_a_no) {
   BOOST_TEST(check.answers[2].reason.find("sensitive") != std::string::npos);
 }
 
+// Records that this program wrote once are still what it would conclude today.
+BOOST_AUTO_TEST_CASE(the_kept_reference_run_holds) {
+  const RunCheck check = check_run("results/kept/host_small_768");
+  for (const Answer& a : check.answers) BOOST_TEST_MESSAGE(a.question << " " << a.reason);
+  BOOST_TEST(pattern(check) == "yyyn");
+}
+
 BOOST_AUTO_TEST_CASE(a_folder_that_is_none_is_refused) {
   check_refused("check /nonexistent", "/nonexistent");
 }

@@ -32,6 +32,7 @@ typedef enum {
 typedef enum {
   CUBLAS_DEFAULT_MATH = 0,
   CUBLAS_TF32_TENSOR_OP_MATH = 3,
+  CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16,
 } cublasMath_t;
 
 typedef enum {
@@ -44,7 +45,8 @@ typedef struct cublasContext* cublasHandle_t;
 cublasStatus_t cublasCreate(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy(cublasHandle_t handle);
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
-// Tensor cores of a GPU round floats to TF32; a CPU has none, and answers CUBLAS_STATUS_NOT_SUPPORTED.
+// Tensor cores of a GPU round floats to TF32; a CPU has none, and answers CUBLAS_STATUS_NOT_SUPPORTED. Sums of partial
+// sums are float here in any case.
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 
 const char* cublasGetStatusName(cublasStatus_t status);
