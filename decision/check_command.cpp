@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "decision/check_run.h"
 #include "decision/measuring.h"
 #include "decision/normalize.h"
+#include "decision/provenance.h"
 #include "decision/record.h"
 
 namespace spillway::decision {
@@ -58,22 +60,27 @@ int chain(ChainCommand c) {
   third.input = (folder.path() / names.benchmark_76).string();
   third.command_line = c.place.command_line;
 
+  // A stage whose record was written goes on to the next, also when what it measured ends in a complaint (an arm that
+  // ran out of memory): the record says it too. One that wrote nothing ends the chain.
   int status = 0;
-  const auto stage = [&](const char* what, auto&& run) {
+  const auto stage = [&](const char* what, const std::string& record, auto&& run) {
     fmt::print("== {}\n", what);
     try {
       status = std::max(status, run());
     } catch (const Interrupted&) {
+      folder.discard_if_empty();
       throw;
     } catch (const std::exception& e) {
       folder.discard_if_empty();
-      throw Error(fmt::format("{}: {}; {}", what, e.what(), folder.kept()));
+      if (!fs::exists(folder.path() / record)) throw Error(fmt::format("{}: {}; {}", what, e.what(), folder.kept()));
+      std::fputs(fmt::format("spillway: {}: {}\n", what, one_line(e.what())).c_str(), stderr);
+      status = 1;
     }
     fmt::print("\n");
   };
-  stage("73 training baseline", [&] { return baseline(first); });
-  stage("76 strategy benchmark", [&] { return bench(second); });
-  stage("75 budget decision", [&] { return decide(third); });
+  stage("73 training baseline", names.training_73, [&] { return baseline(first); });
+  stage("76 strategy benchmark", names.benchmark_76, [&] { return bench(second); });
+  stage("75 budget decision", names.decision_75, [&] { return decide(third); });
   fmt::print("== check\n");
   check_records({folder.path().string()});
   return status;

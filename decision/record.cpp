@@ -70,7 +70,7 @@ RunFolder::RunFolder(fs::path results, std::string run) : results_(std::move(res
 
 void RunFolder::prepare(const std::string& record) {
   std::error_code error;
-  created_ = fs::create_directories(folder_, error);
+  created_ = fs::create_directories(folder_, error) || created_;
   if (error) throw Error(fmt::format("cannot make the folder {}: {}", folder_.string(), error.message()));
   if (fs::exists(fs::symlink_status(folder_ / record)))
     throw Error(

@@ -85,6 +85,21 @@ BOOST_AUTO_TEST_CASE(a_chain_that_cannot_be_finished_is_refused_before_it_measur
   BOOST_TEST(!fs::exists(tmp.path() / "x"));
 }
 
+BOOST_AUTO_TEST_CASE(an_arm_that_runs_out_of_memory_does_not_end_the_chain,
+                     *boost::unit_test::enable_if<kHostDevice>()) {
+  const TemporaryFolder tmp;
+  const Result r =
+      spillway_run(fmt::format("chain --model tiny --seq 64 --warmup 1 --iters 2 --repeats 2 --tuned batch=4096 "
+                               "--device-memory 64MiB --results {} --run r",
+                               tmp.path().string()));
+  BOOST_TEST_CONTEXT(r.err) {
+    BOOST_TEST(r.status == 1);
+    BOOST_TEST(std::count(r.err.begin(), r.err.end(), '\n') == 1);
+  }
+  BOOST_TEST(read(tmp.path() / "r" / "73_host_training.json")["tuned"]["status"] == "oom");
+  BOOST_TEST(fs::exists(tmp.path() / "r" / "75_memory_budget_decision.json"));
+}
+
 BOOST_AUTO_TEST_CASE(killed_at_any_moment_no_record_is_partial) {
   const TemporaryFolder tmp;
   std::mt19937_64 random(9);

@@ -107,6 +107,7 @@ BOOST_AUTO_TEST_CASE(a_run_that_failed_leaves_no_folder) {
   const TemporaryFolder tmp;
   RunFolder folder(tmp.path(), "one");
   folder.prepare("r.json");
+  folder.prepare("r_v1.json");
   folder.discard_if_empty();
   BOOST_TEST(!fs::exists(tmp.path() / "one"));
 }
