@@ -160,13 +160,13 @@ deps-%:
 	@test/dependencies.sh $*
 
 # ---- what is built ----------------------------------------------------------------------------------------------------
-FOLDERS := kernels runtime runtime/memory runtime/activation model data decision
+FOLDERS := kernels runtime runtime/memory runtime/activation model data profiler decision
 KERNELS := $(wildcard kernels/*.cu)
 LIBRARY := $(foreach p,$(FOLDERS),$(wildcard $(p)/*.cpp))
 HOSTCUDA := $(filter-out runtime/hostcuda/fiber%.cpp,$(wildcard runtime/hostcuda/*.cpp))
 FIBERS := $(wildcard runtime/hostcuda/fiber*.cpp)
 # The first two are about the host device itself, or drive the store with tasks of it.
-ALL_SUITES := runtime/hostcuda runtime/activation runtime/memory kernels model data decision
+ALL_SUITES := runtime/hostcuda runtime/activation runtime/memory kernels model data profiler decision
 SUITES := $(if $(filter cuda,$(VARIANT)),$(filter-out runtime/hostcuda runtime/activation,$(ALL_SUITES)),$(ALL_SUITES))
 TSAN_SUITES := runtime/hostcuda runtime/activation model
 

@@ -16,7 +16,7 @@ check() {  # check NAME COMMAND...: runs it, shows what it says when it fails
   fi
 }
 tidy() {
-  printf '%s\n' "${sources[@]}" | grep -E '^(main|runtime/[a-z_]*|runtime/(memory|activation)/.*|model/.*|data/.*|decision/.*)\.cpp$' |
+  printf '%s\n' "${sources[@]}" | grep -E '^(main|runtime/[a-z_]*|runtime/(memory|activation)/.*|model/.*|data/.*|profiler/.*|decision/.*)\.cpp$' |
     xargs -P "$(nproc)" -I{} clang-tidy-16 --quiet {} -- -x c++ -std=c++20 -I. -Iruntime/hostcuda/include \
       -DSPILLWAY_HOST -DSPILLWAY_SERIAL 2>/dev/null
 }

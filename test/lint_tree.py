@@ -13,7 +13,8 @@ MAY_INCLUDE = {
     "runtime": ["runtime/error.h", "runtime/cuda.h", "runtime/tensor.h", "runtime/memory/", "runtime/activation/"],
     "data": ["data/", "runtime/error.h"],
     "model": ["model/", "data/", "kernels/", "runtime/"],
-    "decision": ["decision/", "model/", "data/", "kernels/", "runtime/"],
+    "profiler": ["profiler/", "kernels/", "runtime/"],
+    "decision": ["decision/", "model/", "data/", "profiler/", "kernels/", "runtime/"],
     "main.cpp": ["decision/", "runtime/error.h", "runtime/hostcuda/control.h"],
 }
 # hostcuda is a library under CUDA's own names: only these may know that it is there.
@@ -28,7 +29,7 @@ files = [f for f in files if f and pathlib.Path(f).is_file()]
 
 
 def room(path):
-    for folder in ("runtime/hostcuda", "kernels", "runtime", "data", "model", "decision", "main.cpp"):
+    for folder in ("runtime/hostcuda", "kernels", "runtime", "data", "model", "profiler", "decision", "main.cpp"):
         if path == folder or path.startswith(folder + "/"):
             return folder
     return None
