@@ -15,7 +15,7 @@ int oom_boundary(BoundaryCommand command) {
   if (o.strategies.empty()) o.strategies = default_strategies();
   check_strategies(o.strategies);
   if (o.memory_cap_mb && !(*o.memory_cap_mb > 0 && *o.memory_cap_mb < 1e9))
-    throw Error(fmt::format("memory-cap-mb {}: more than 0 MiB", *o.memory_cap_mb));
+    throw Error(fmt::format("memory-cap-mb {}: more than 0 and less than 1e9 MiB", *o.memory_cap_mb));
   if (o.confirm && !o.set_books_only) throw Error("confirm: every probe trains already; it goes with --books-only");
   const DeviceInfo device = require_device();
   o.workload.seq = kBoundaryStep;

@@ -93,6 +93,8 @@ Json candidate(const std::string& name, const Json& raw, const Json& baseline) {
 
 Json normalize(const Json& raw, const std::string& legacy_source) {
   if (!raw.is_object()) throw Error(fmt::format("{}: a record is a JSON object", legacy_source));
+  if (text_at(raw, "schema_version") == kSidecarSchema)
+    throw Error(fmt::format("{}: a sidecar already; give the raw record", legacy_source));
   const auto list = raw_candidates(raw, legacy_source);
   Json baseline;
   for (const auto& [name, fields] : list)

@@ -160,6 +160,11 @@ BOOST_AUTO_TEST_CASE(normalize_leaves_the_input_alone_and_refuses_to_overwrite) 
   BOOST_TEST(slurp(out / "76_real_gpu_memory_v1.json") == "{\"legacy_source\": 1}");
 }
 
+BOOST_AUTO_TEST_CASE(a_sidecar_is_not_made_of_a_sidecar) {
+  const Json sidecar = normalize(read_json(published("76_real_gpu_memory.json")), "76_x.json");
+  BOOST_CHECK_THROW(normalize(sidecar, "76_x_v1.json"), spillway::Error);
+}
+
 BOOST_AUTO_TEST_CASE(one_bad_file_among_several_does_not_stop_the_others) {
   const TemporaryFolder tmp;
   std::ofstream(tmp.path() / "bad.json") << "[";
