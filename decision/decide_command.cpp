@@ -24,8 +24,9 @@ int decide(const DecideCommand& command) {
                               : fs::path(command.output);
   nlohmann::ordered_json record = budget_record(decision, source, file_identity(command.input), command.command_line);
   const fs::path sidecar = output.parent_path() / sidecar_name(output.filename().string());
-  if (fs::exists(fs::symlink_status(sidecar)))
-    throw Error(fmt::format("{} exists: a record is never overwritten; choose another output", sidecar.string()));
+  for (const fs::path& target : {output, sidecar})  // both, before either is written
+    if (fs::exists(fs::symlink_status(target)))
+      throw Error(fmt::format("{} exists: a record is never overwritten; choose another output", target.string()));
   write_exclusive(output, record);
   write_exclusive(sidecar, normalize(record, output.filename().string()));
   fmt::print("{}\n{}\nrecord: {}\n", command.input, budget_report(decision), output.string());

@@ -286,7 +286,8 @@ BOOST_AUTO_TEST_CASE(decide_writes_a_record_once_with_every_field) {
   BOOST_TEST(record["candidates"] == read(published())["candidates"]);
   check_bytes_beside_mebibytes(record["grid"]);
   BOOST_TEST(std::filesystem::exists(tmp.path() / "75_memory_budget_decision_v1.json"));
-  check_refused(fmt::format("decide --input {} --output {}", published(), out), "75_memory_budget_decision");
+  check_refused(fmt::format("decide --input {} --output {}", published(), out),
+                "75_memory_budget_decision.json exists");
 }
 
 BOOST_AUTO_TEST_CASE(only_candidates_with_status_ok_are_read) {
