@@ -98,7 +98,7 @@ chain: deps-build ## 73, 76 and 75 into one run folder, and what check says of i
 
 decide: deps-build ## 75: a 76 record's decision under a grid of budgets (INPUT, else RUN's record; CAPS MEMORY_CAP_MB ...)
 	+@$(BUILD) VARIANT=$(DEVICE) program
-	@$(PROGRAM) decide --input "$${INPUT:-$$(ls "results/$${RUN:-latest}"/76_*_memory.json | head -n 1)}" $(BUDGET) \
+	@$(PROGRAM) decide --input "$${INPUT:-$$(ls "results/$${RUN:-latest}"/76_*_memory.json 2>/dev/null | head -n 1 | grep . || echo "results/$${RUN:-latest}/76_host_memory.json")}" $(BUDGET) \
 	  $(call flag,CAPS,caps) $(ARGS)
 
 check: deps-build ## the protocol's four questions of a run (RUN; default: the latest)

@@ -285,13 +285,19 @@ int run(int argc, char** argv) {
     std::fputs(("spillway: " + decision::one_line(error.what()) + " (spillway --help)\n").c_str(), stderr);
     return 2;
   }
+  const auto seq_is_default = [](const CLI::App* sub) {
+    const CLI::Option* named = sub->get_option_no_throw("--workload");
+    return sub->count("--seq") == 0 && (named == nullptr || named->count() == 0);
+  };
+  baseline.baseline.workload.seq_is_default = seq_is_default(a);
+  bench.benchmark.workload.seq_is_default = seq_is_default(b);
+  train.workload.seq_is_default = seq_is_default(t);
+  explain.seq_is_default = seq_is_default(e);
   host.apply();
   decide.command_line = decision::command_line(argc, argv);
   for (decision::RunPlace* place : {&baseline.place, &bench.place, &boundary.place, &chain.place})
     place->command_line = decide.command_line;
-  const int status = command();
-  host.report_faults();
-  return status;
+  return command();
 }
 
 // An error's one line, whatever a file or an argument put into it, and whether or not anybody can read it.
@@ -318,6 +324,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     complain(error.what());
   }
+  HostOptions::report_faults();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     if (errno != EPIPE) complain(std::string("standard output cannot be written: ") + std::strerror(errno));
     if (status == 0) status = 1;

@@ -6,6 +6,7 @@
 
 #include "decision/measuring.h"
 #include "decision/record.h"
+#include "model/head.h"
 
 namespace spillway::decision {
 
@@ -17,6 +18,15 @@ int baseline(BaselineCommand command) {
   const Variation variation = resolve_variation(o);
   for (const Arm& arm : {variation.baseline, variation.tuned}) check_strategies({arm.strategy});
   Workload base(variation.baseline.workload, device), tuned(variation.tuned.workload, device);
+  if (variation.variable == "lmhead-chunk") {
+    const auto chunk = [](const Workload& w) {
+      const WorkloadOptions& o = w.options();
+      return model::resolve_lmhead_chunk(o.lmhead_chunk, o.batch * o.seq, w.config().vocab);
+    };
+    if (chunk(base) == chunk(tuned))
+      throw Error(fmt::format("tuned lmhead-chunk={}: both arms would take {} tokens at a time", variation.tuned_value,
+                              chunk(base)));
+  }
   RunFolder folder(command.place.results, run_name(command.place, device, base));
   TrainingBaseline result;
   record_run(folder, record_names(device).training_73, Sidecar::v1, [&] {

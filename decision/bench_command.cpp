@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "decision/commands.h"
+#include "decision/json_file.h"
 #include "decision/measuring.h"
 #include "decision/record.h"
 
@@ -16,8 +17,11 @@ namespace spillway::decision {
 void check_benchmark(const BenchmarkOptions& o) {
   check_strategies(o.strategies);
   check_steps(o.steps);
-  if (!o.source_baseline.empty() && !std::filesystem::is_regular_file(o.source_baseline))
-    throw Error(fmt::format("source-baseline {}: no such file; give a 73 record", o.source_baseline));
+  if (!o.source_baseline.empty()) {
+    const nlohmann::ordered_json record = read_json(o.source_baseline);
+    if (!value_at(record, "baseline").is_object() || !value_at(record, "tuned").is_object())
+      throw Error(fmt::format("source-baseline {}: not a 73 record", o.source_baseline));
+  }
   const auto not_negative = [](const char* name, const std::optional<double>& value) {
     if (value && !(std::isfinite(*value) && *value >= 0))
       throw Error(fmt::format("{} {}: a finite number, 0 or more", name, *value));
@@ -37,6 +41,11 @@ int bench(BenchCommand command) {
   const bool chosen = o.workload.model.empty();
   Workload workload(o.workload, device);
   RunFolder folder(command.place.results, run_name(command.place, device, workload));
+  // A record refers to another from its own folder, so that the two can be moved together.
+  if (!o.source_baseline.empty())
+    o.source_baseline = std::filesystem::proximate(std::filesystem::absolute(o.source_baseline),
+                                                   std::filesystem::absolute(folder.path()))
+                            .string();
   const std::string record_73 = record_names(device).training_73;
   if (o.source_baseline.empty() && std::filesystem::exists(folder.path() / record_73)) o.source_baseline = record_73;
   Benchmark benchmark;

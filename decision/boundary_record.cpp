@@ -73,7 +73,8 @@ std::string boundary_report(const BoundaryRun& run) {
            : *b.confirmed ? "holds"
                           : "DOES NOT HOLD"});
     errors += b.first_failing ? fmt::format("{} at {}: {}\n", b.strategy, b.first_failing->seq, b.first_failing->error)
-                              : fmt::format("{}: fits at all {} positions of the model\n", b.strategy, run.positions);
+                              : fmt::format("{}: fits up to the model's last multiple of {} positions\n", b.strategy,
+                                            kBoundaryStep);
   }
   std::string text =
       fmt::format("longest sequence that trains within {:.6g} MiB\n\n{}{}", run.memory_cap_mb, t.text(), errors);

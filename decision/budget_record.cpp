@@ -120,9 +120,8 @@ Json budget_record(const BudgetDecision& d, const Json& source_record, const Jso
   r["source"] = source;
   Json config = value_at(source_record, "config");
   if (!config.is_object()) config = Json::object();
-  config["git_commit"] = text_or_null(git_commit());
-  config["command"] = command;
-  r["config"] = config;
+  r["config"] = config;  // the source's, its git commit and command with it
+  r["decided_by"] = {{"git_commit", text_or_null(git_commit())}, {"command", command}};
   Json candidates = Json::array();
   for (const Json& c : value_at(source_record, "candidates"))
     if (text_at(c, "status").value_or("ok") == "ok") candidates.push_back(c);

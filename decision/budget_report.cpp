@@ -44,8 +44,10 @@ std::string grid_table(const BudgetDecision& d) {
     std::vector<std::string> row = {limit(p.memory_cap_mb), limit(p.min_samples_per_s)};
     const auto column = std::find(d.floors.begin(), d.floors.end(), p.max_val_loss);
     row.resize(head.size());
-    row[column == d.floors.end() ? 2 : 2 + static_cast<std::size_t>(column - d.floors.begin())] =
-        outcome(d.point) + " *";
+    if (column != d.floors.end())
+      row[2 + static_cast<std::size_t>(column - d.floors.begin())] = outcome(d.point) + " *";
+    else
+      row[2] = fmt::format("{} * (at most {})", outcome(d.point), limit(p.max_val_loss));
     t.row(row);
   }
   return t.text();
@@ -65,7 +67,7 @@ std::string why(const Cell& point, const std::vector<Candidate>& candidates, con
     const Summary roomy = summarize(candidates, without_cap);
     if (roomy.best_peak_memory_mb) least = roomy.best_peak_memory_mb;
     if (least)
-      return fmt::format("nothing fits under {} MiB at that speed and loss; a cap of {:.2f} MiB would let {} in.",
+      return fmt::format("nothing fits under {} MiB at that speed and loss; a cap of {} MiB would let {} in.",
                          limit(point.budget.memory_cap_mb), *least, model::printable(*roomy.best_candidate));
     return fmt::format(
         "no candidate reaches {} samples/s at a loss of at most {}, whatever the cap; a lower minimum or a higher "

@@ -20,8 +20,9 @@ int check_records(const CheckCommand& command) {
   std::error_code ignored;
   const fs::path real = fs::canonical(command.folder, ignored);
   fmt::print("{}\n", ignored ? command.folder : fs::proximate(real, ignored).string());
-  for (const RunCheck::File& file : run.files) fmt::print("  {:>10}  {}\n", file.bytes, file.name);
-  for (const Answer& a : run.answers) fmt::print("{:<3}  {}  {}\n", a.yes ? "yes" : "no", a.question, a.reason);
+  for (const RunCheck::File& file : run.files) fmt::print("  {:>10}  {}\n", file.bytes, one_line(file.name));
+  for (const Answer& a : run.answers)
+    fmt::print("{:<3}  {}  {}\n", a.yes ? "yes" : "no", a.question, one_line(a.reason));
   return run.all_hold() ? 0 : 1;
 }
 

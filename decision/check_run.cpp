@@ -58,6 +58,20 @@ double figure(const Json& object, const char* key, const std::string& where) {
 
 // ---- saying the same twice ------------------------------------------------------------------------------------------
 
+// Exact bytes beside every figure in MiB: "peak_memory_bytes" beside "peak_memory_mb".
+void check_bytes(const Json& node, const std::string& where) {
+  if (node.is_array())
+    for (const Json& child : node) check_bytes(child, where);
+  if (!node.is_object()) return;
+  for (const auto& [key, value] : node.items()) {
+    check_bytes(value, where);
+    if (!key.ends_with("_mb") || !value.is_number()) continue;
+    const auto bytes = number_at(node, key.substr(0, key.size() - 2) + "bytes");
+    if (bytes && std::abs(*bytes - value.get<double>() * 1024 * 1024) > 1)
+      throw No(fmt::format("{}: {} is {}, but the bytes beside it are {:.0f}", where, key, value.dump(), *bytes));
+  }
+}
+
 bool close(double a, double b) {
   return std::abs(a - b) <= 1e-6 * std::max({1.0, std::abs(a), std::abs(b)});
 }
@@ -65,7 +79,8 @@ bool close(double a, double b) {
 // Everything that `again` has must stand in `stored`, numbers to a millionth.
 void must_agree(const Json& stored, const Json& again, const std::string& where) {
   if (again.is_number() && stored.is_number()) {
-    if (!close(stored.get<double>(), again.get<double>()))
+    const bool whole = again.is_number_integer() && stored.is_number_integer();
+    if (whole ? again != stored : !close(stored.get<double>(), again.get<double>()))
       throw No(fmt::format("{} is {}, but computed again it is {}", where, stored.dump(), again.dump()));
   } else if (again.is_object() && stored.is_object()) {
     for (const auto& [key, value] : again.items())
@@ -89,15 +104,21 @@ void check_sidecar(const fs::path& folder, const std::string& record, const Json
 
 // The samples of one candidate or arm: every repeat asked for, the same losses in each, steady times, and a median
 // that is theirs. Returns the losses of one repeat.
-std::vector<double> check_samples(const Json& m, const std::string& name, const Json& config) {
+// `noise` gets the first complaint about unsteady times: told last, because it contradicts nothing.
+std::vector<double> check_samples(const Json& m, const std::string& name, const Json& config, std::string& noise) {
   const Json& samples = member(m, "samples", name);
-  const auto repeats = static_cast<int>(figure(config, "repeats", "config"));
-  const auto iters = static_cast<std::size_t>(figure(config, "iters", "config"));
+  constexpr double kMost = 1e6;
+  const double repeats_asked = figure(config, "repeats", "config"), iters_asked = figure(config, "iters", "config");
+  if (!(repeats_asked >= 1 && repeats_asked <= kMost && iters_asked >= 1 && iters_asked <= kMost))
+    throw No("config: repeats and iters are no numbers of steps");
+  const auto repeats = static_cast<int>(repeats_asked);
+  const auto iters = static_cast<std::size_t>(iters_asked);
   if (repeats < 2) throw No("a single repeat: nothing shows that another would give the same");
   std::vector<double> times;
   std::vector<std::vector<double>> losses(static_cast<std::size_t>(repeats));
   for (const Json& s : samples) {
     times.push_back(figure(s, "step_time_ms", name));
+    if (times.back() <= 0) throw No(fmt::format("{}: a step that took {} ms", name, times.back()));
     const double repeat = figure(s, "repeat", name);
     if (repeat < 1 || repeat > repeats) throw No(fmt::format("{}: a sample of repeat {}", name, repeat));
     losses[static_cast<std::size_t>(repeat) - 1].push_back(figure(s, "loss", name));
@@ -108,15 +129,18 @@ std::vector<double> check_samples(const Json& m, const std::string& name, const 
                            iters));
     if (of_repeat != losses[0]) throw No(fmt::format("{}: the losses of its repeats differ", name));
   }
-  if (!member(m, "peaks_agree", name).is_boolean() || !m["peaks_agree"].get<bool>())
-    throw No(fmt::format("{}: the peaks of its repeats differ", name));
+  for (const auto& [key, what] : {std::pair("peaks_agree", "peaks"), std::pair("losses_agree", "losses")})
+    if (member(m, key, name) != true) throw No(fmt::format("{}: the {} of its repeats differ", name, what));
   if (!close(figure(m, "step_time_ms", name), median(times)))
     throw No(fmt::format("{}: step_time_ms is {}, but the median of its samples is {}", name,
                          figure(m, "step_time_ms", name), median(times)));
+  const double batch = number_at(m, "batch_size").value_or(figure(config, "batch_size", "config"));
+  must_agree(m["samples_per_s"], 1000 * batch / median(times), name + ".samples_per_s");
+  must_agree(m["loss"], losses[0].back(), name + ".loss");
   const double spread = median_absolute_deviation(times) / median(times);
-  if (spread > kNoisySpread)
-    throw No(fmt::format("{}: step times spread by {:.1f}%, more than {:.0f}%: measure again on a quiet machine", name,
-                         100 * spread, 100 * kNoisySpread));
+  if (spread > kNoisySpread && noise.empty())
+    noise = fmt::format("{}: step times spread by {:.1f}%, more than {:.0f}%: measure again on a quiet machine", name,
+                        100 * spread, 100 * kNoisySpread);
   return losses[0];
 }
 
@@ -132,6 +156,7 @@ std::string ask_73(Records& r) {
   const Json raw = read(r.folder / r.name_73);
   const Json& config = member(raw, "config", r.name_73);
   if (!text_at(config, "varied")) throw No("config.varied does not name the one variable that differs");
+  std::string noise;
   ArmFigures arms[2];
   for (int i = 0; i < 2; ++i) {
     const char* name = i == 0 ? "baseline" : "tuned";
@@ -139,7 +164,7 @@ std::string ask_73(Records& r) {
     if (text_at(arm, "status").value_or("ok") != "ok")
       throw No(
           fmt::format("{}: {}: {}", name, *text_at(arm, "status"), text_at(arm, "error").value_or("no reason given")));
-    check_samples(arm, name, config);
+    check_samples(arm, name, config, noise);
     arms[i] = {figure(arm, "step_time_ms", name), figure(arm, "peak_mem_mb", name), figure(arm, "eval_loss", name)};
   }
   const BaselineSummary summary = compare(arms[0], arms[1]);
@@ -147,7 +172,11 @@ std::string ask_73(Records& r) {
   const Decision decision = decide_baseline(summary, arms[0], arms[1]);
   must_agree(member(raw, "decision", r.name_73), {{"decision", decision.decision}, {"reason", decision.reason}},
              "decision");
+  must_agree(member(raw, "loss_delta_tuned_minus_baseline", r.name_73),
+             figure(raw["tuned"], "loss", "tuned") - figure(raw["baseline"], "loss", "baseline"), "loss_delta");
+  check_bytes(raw, r.name_73);
   check_sidecar(r.folder, r.name_73, raw);
+  if (!noise.empty()) throw No(noise);
   return fmt::format("{} repeats agree in every loss and byte; {} varied, {}", config["repeats"].get<int>(),
                      *text_at(config, "varied"), decision.decision);
 }
@@ -164,6 +193,10 @@ void check_source_73(const Json& raw, const Records& r) {
     if (ours.contains(key) && theirs.contains(key) && ours[key] != theirs[key])
       throw No(fmt::format("config.{} is {}, but {} of its source_baseline {}", key, ours[key].dump(),
                            theirs[key].dump(), *source));
+  const auto dtype = text_at(value_at(baseline, "baseline"), "dtype");
+  if (dtype && text_at(ours, "amp_dtype").value_or(*dtype) != *dtype)
+    throw No(fmt::format("config.amp_dtype is {}, but its source_baseline {} was measured in {}",
+                         ours["amp_dtype"].dump(), *source, *dtype));
 }
 
 std::string ask_76(Records& r) {
@@ -174,6 +207,7 @@ std::string ask_76(Records& r) {
   const std::vector<Candidate> candidates = record_candidates(raw, r.name_76);
   std::vector<double> losses;
   std::optional<double> eval_loss;
+  std::string noise;
   bool baseline = false;
   int measured = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -184,7 +218,7 @@ std::string ask_76(Records& r) {
     }
     ++measured;
     baseline = baseline || name == "baseline";
-    const std::vector<double> own = check_samples(list[i], name, config);
+    const std::vector<double> own = check_samples(list[i], name, config, noise);
     const double own_eval = figure(list[i], "eval_loss", name);
     if (!member(list[i], "cost", name).is_object()) throw No(fmt::format("{}: cost is no object", name));
     if (eval_loss && (own != losses || own_eval != *eval_loss))
@@ -200,7 +234,9 @@ std::string ask_76(Records& r) {
   must_agree(member(raw, "decision", r.name_76),
              decision_json(decide(summary, record_thresholds(raw), Wording::benchmark_76)), "decision");
   check_source_73(raw, r);
+  check_bytes(raw, r.name_76);
   check_sidecar(r.folder, r.name_76, raw);
+  if (!noise.empty()) throw No(noise);
   return fmt::format("{} of {} candidates measured, all with the same losses", measured, candidates.size());
 }
 
@@ -213,6 +249,11 @@ std::string ask_75(const Records& r) {
     throw No(fmt::format("it was decided on another file than {} as it is now: run spillway decide again", r.name_76));
   const BudgetDecision again = decide_budget(read(source), r.name_76, recorded_options(raw));
   must_agree(raw, budget_fields(again), name);
+  Json candidates = Json::array();
+  for (const Json& c : value_at(read(source), "candidates"))
+    if (text_at(c, "status").value_or("ok") == "ok") candidates.push_back(c);
+  must_agree(member(raw, "candidates", name), candidates, "candidates");
+  check_bytes(raw, name);
   check_sidecar(r.folder, name, raw);
   if (again.sensitivity.conclusion != "stable")
     throw No("sensitive: another budget nearby decides otherwise; see sensitivity in " + name);

@@ -9,6 +9,7 @@
 #include "decision/commands.h"
 #include "decision/json_file.h"
 #include "decision/normalize.h"
+#include "decision/provenance.h"
 #include "decision/record.h"
 #include "runtime/error.h"
 
@@ -41,6 +42,7 @@ void normalize_file(const fs::path& file, const std::string& output_dir) {
       (output_dir.empty() ? file.parent_path() : fs::path(output_dir)) / sidecar_name(file.filename().string());
   if (fs::exists(target)) {
     nlohmann::ordered_json there = read_json(target);
+    if (!there.is_object()) there = nlohmann::ordered_json::object();
     there["legacy_source"] = sidecar["legacy_source"];  // the same record may be given by another path
     if (there != sidecar)
       throw Error(fmt::format("{} exists and says something else: a record is never overwritten", target.string()));
@@ -58,9 +60,9 @@ int normalize_files(const NormalizeCommand& command) {
   for (const std::string& file : command.files) {
     try {
       normalize_file(file, command.output_dir);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       std::fflush(stdout);
-      fmt::print(stderr, "spillway: {}\n", error.what());
+      std::fputs(fmt::format("spillway: {}\n", one_line(error.what())).c_str(), stderr);
       status = 1;
     }
   }

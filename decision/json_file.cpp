@@ -67,7 +67,12 @@ Json read_json(const std::filesystem::path& file) {
   if (failed) throw Error(fmt::format("cannot read {}: {}", name, failed.message()));
   if (bytes > kMaxBytes) throw Error(fmt::format("{} has {} bytes: a record has at most {}", name, bytes, kMaxBytes));
   std::ifstream in(file, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  std::string text;
+  try {
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  } catch (const std::ios_base::failure&) {
+    in.setstate(std::ios_base::badbit);
+  }
   if (!in) throw Error(fmt::format("cannot read {}", name));
   return parse_json(text, name);
 }

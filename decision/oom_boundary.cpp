@@ -77,7 +77,7 @@ BoundaryRun run_boundaries(const BoundaryOptions& options, const DeviceInfo& dev
                            const Watcher& watcher) {
   BoundaryRun r{options, describe(workload, device), workload.config().max_positions, 0, {}};
   r.memory_cap_mb = options.memory_cap_mb.value_or(mib(device.memory_bytes));
-  const auto cap_bytes = options.memory_cap_mb ? std::llround(*options.memory_cap_mb * 1024 * 1024) : 0;
+  const auto cap_bytes = options.memory_cap_mb ? std::max(1ll, std::llround(*options.memory_cap_mb * 1024 * 1024)) : 0;
   const auto probe = [&](const char* doing, const std::string& strategy, std::int64_t seq) {
     if (watcher.stop()) throw Interrupted("interrupted");
     watcher.progress(fmt::format("{}  {}  seq {}", doing, strategy, seq));

@@ -23,6 +23,10 @@ std::optional<double> figure(const Json& candidate, const char* key) {
 }  // namespace
 
 std::vector<Candidate> record_candidates(const Json& record, const std::string& name) {
+  if (text_at(record, "schema_version"))
+    throw Error(fmt::format("{}: a sidecar or another derived record; give a raw 76 record", name));
+  if (text_at(record, "stage") == "memory_budget_decision")
+    throw Error(fmt::format("{}: a 75 record; give the 76 record that it decided on", name));
   const Json list = value_at(record, "candidates");
   if (!list.is_array()) throw Error(fmt::format("{}: candidates is no array: give a 76 record", name));
   std::vector<Candidate> candidates;

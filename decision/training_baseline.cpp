@@ -44,11 +44,11 @@ std::optional<ArmFigures> figures(const Measurement& m) {
 }  // namespace
 
 Variation resolve_variation(const BaselineOptions& options) {
-  const std::vector<std::string> changes =
-      options.tuned.empty() ? std::vector<std::string>{"dtype=bfloat16"} : options.tuned;
   Variation v;
   v.baseline = {options.workload, options.strategy};
   v.baseline.workload.dtype = canonical_dtype(options.workload.dtype);
+  std::vector<std::string> changes = options.tuned;
+  if (changes.empty()) changes = {v.baseline.workload.dtype == "bfloat16" ? "dtype=float32" : "dtype=bfloat16"};
   v.tuned = v.baseline;
   for (const std::string& change : changes) {
     const auto equals = change.find('=');
@@ -58,7 +58,8 @@ Variation resolve_variation(const BaselineOptions& options) {
     set(v.tuned, variable, change.substr(equals + 1));
     const std::string after = value_of(v.tuned, variable);
     if (after == before) throw Error(fmt::format("tuned {}: the baseline has {}={} too", change, variable, before));
-    if (!v.variable.empty() && v.variable != variable)
+    if (v.variable == variable) throw Error(fmt::format("tuned gives {} twice", variable));
+    if (!v.variable.empty())
       throw Error(fmt::format("tuned changes {} and {}: a 73 run varies exactly one variable", v.variable, variable));
     v.variable = variable;
     v.baseline_value = before;

@@ -17,7 +17,7 @@ struct BaselineOptions {
   WorkloadOptions workload;  // of the baseline arm
   std::string strategy = "baseline";
   // What the tuned arm changes, each "variable=value": dtype, lmhead-chunk, strategy or batch. Exactly one is allowed;
-  // empty: dtype=bfloat16.
+  // empty: dtype=bfloat16, or float32 where the baseline is in bfloat16.
   std::vector<std::string> tuned;
   Steps steps{.warmup = 3, .iters = 10, .repeats = 3};
 };

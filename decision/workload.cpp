@@ -48,7 +48,7 @@ Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : o
        {std::pair("lr", options_.adamw.lr), std::pair("weight-decay", options_.adamw.weight_decay)})
     if (!std::isfinite(value) || value < 0) throw Error(fmt::format("{} {}: a finite number, 0 or more", name, value));
   tokens_ = data::open_tokens(options_.data, config_.vocab, options_.seed);
-  if (std::filesystem::is_directory(options_.model)) weights_ = model::Safetensors::open_folder(options_.model);
+  if (model::names_a_folder(options_.model)) weights_ = model::Safetensors::open_folder(options_.model);
 }
 
 std::unique_ptr<model::Trainer> Workload::trainer(const std::string& strategy,

@@ -155,12 +155,15 @@ Config read_config(const std::filesystem::path& folder) {
   return c;
 }
 
-Config resolve_config(const std::string& model) {
-  const std::vector<std::string>& presets = preset_names();
-  if (std::find(presets.begin(), presets.end(), model) != presets.end()) return preset(model);
+bool names_a_folder(const std::string& model) {
+  const auto& presets = preset_names();
+  if (std::find(presets.begin(), presets.end(), model) != presets.end()) return false;
   std::error_code ignored;
-  const bool folder = model.find('/') != std::string::npos || std::filesystem::is_directory(model, ignored);
-  return folder ? read_config(model) : preset(model);
+  return model.find('/') != std::string::npos || std::filesystem::is_directory(model, ignored);
+}
+
+Config resolve_config(const std::string& model) {
+  return names_a_folder(model) ? read_config(model) : preset(model);
 }
 
 std::int64_t Config::parameters() const {

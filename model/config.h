@@ -9,6 +9,10 @@
 
 namespace spillway::model {
 
+// Whether `model` is a folder in Hugging Face's layout, by a slash or by being one; a preset's name always is the
+// preset.
+bool names_a_folder(const std::string& model);
+
 struct Config {
   std::string name;  // preset, or the folder's name
   std::int64_t vocab = 0, d = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;

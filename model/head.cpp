@@ -15,7 +15,9 @@ namespace {
 constexpr Index kDefaultLogitsBytes = 160ll << 20;  // in float: a chunk is as many tokens in every type
 constexpr Index kChunkMultiple = 64;                // rows of a chunk that suit the tiles of a matrix product
 
-Index resolve_chunk(std::int64_t chunk, Index rows, Index vocab) {
+}  // namespace
+
+Index resolve_lmhead_chunk(std::int64_t chunk, Index rows, Index vocab) {
   if (chunk < -1)
     throw Error("lmhead-chunk " + std::to_string(chunk) +
                 ": must be tokens at a time (1 or more), 0 for all at once, or -1 for as many as fit in 160 MiB");
@@ -25,11 +27,9 @@ Index resolve_chunk(std::int64_t chunk, Index rows, Index vocab) {
   return std::min(std::max(fit / kChunkMultiple * kChunkMultiple, kChunkMultiple), rows);
 }
 
-}  // namespace
-
 template <class A>
 Head<A>::Head(const Config& config, Index rows, std::int64_t chunk, const Execution& run)
-    : config_(config), rows_(rows), chunk_(resolve_chunk(chunk, rows, config.vocab)), run_(run) {}
+    : config_(config), rows_(rows), chunk_(resolve_lmhead_chunk(chunk, rows, config.vocab)), run_(run) {}
 
 template <class A>
 Tensor<A> Head<A>::forward_backward(float* loss, const A* x, const DeviceBatch& batch, Parameters& parameters) const {

@@ -12,6 +12,9 @@
 
 namespace spillway::model {
 
+// Tokens of logits at a time (1 .. rows), from TrainerOptions::lmhead_chunk. Error when that is less than -1.
+Index resolve_lmhead_chunk(std::int64_t chunk, Index rows, Index vocab);
+
 template <class A>  // the type of activations and logits
 class Head {
  public:

@@ -73,7 +73,7 @@ class Event {
 // Milliseconds on the device's clock between two recorded, finished events made with Timing::on.
 float elapsed_ms(const Event& start, const Event& stop);
 
-// A cuBLAS handle bound to one stream, in default math (fp32 stays fp32) or with TF32 allowed.
+// A cuBLAS handle bound to one stream, in default math (fp32 stays fp32) unless told otherwise.
 class Cublas {
  public:
   explicit Cublas(cudaStream_t stream, cublasMath_t math = CUBLAS_DEFAULT_MATH);

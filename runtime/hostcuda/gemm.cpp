@@ -293,7 +293,7 @@ void gemm(Index m, Index n, Index k, float alpha, MatrixView<__nv_bfloat16> a, M
           __nv_bfloat16* c, Index ldc) {
   constexpr Index kPanelFloats = 1 << 20;
   static thread_local Scratch scratch;
-  const Index columns = std::clamp<Index>(kPanelFloats / m / kTileColumns * kTileColumns, kTileColumns, n);
+  const Index columns = std::min<Index>(n, std::max<Index>(kPanelFloats / m / kTileColumns, 1) * kTileColumns);
   float* const panel = scratch.floats(m * columns);
   for (Index first = 0; first < n; first += columns) {
     const Index width = std::min(columns, n - first);

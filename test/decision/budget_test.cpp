@@ -13,6 +13,7 @@
 using namespace spillway::decision;
 using namespace spillway::test;
 using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -334,6 +335,11 @@ BOOST_AUTO_TEST_CASE(bad_input_is_one_line) {
   refused("--input " + (tmp.path() / "bad.json").string(), "no NaN");
   std::ofstream(tmp.path() / "73.json") << "{\"baseline\": {}, \"tuned\": {}}";
   refused("--input " + (tmp.path() / "73.json").string(), "candidates");
+  const fs::path made = tmp.path() / "made" / "75.json";
+  fs::create_directory(made.parent_path());
+  BOOST_REQUIRE(spillway_run(fmt::format("decide {} --output {}", input, made.string())).status == 0);
+  refused("--input " + (made.parent_path() / "75_v1.json").string(), "raw 76 record");
+  refused("--input " + made.string(), "75 record");
   refused(input + " --caps 12y", "12y");
   refused(input + " --caps -3", "-3");
   refused(input + " --caps nan", "nan");

@@ -58,7 +58,7 @@ BOOST_AUTO_TEST_CASE(a_chain_leaves_three_records_their_sidecars_and_no_contradi
   const RunCheck check = check_run(tmp.path() / "r");
   BOOST_TEST(check.files.size() == 6U);
   for (std::size_t i = 0; i < 3; ++i)
-    // A step of half a millisecond is never steady; nothing else may be wrong.
+    // A step of half a millisecond is never steady: that is told when nothing else is wrong.
     BOOST_TEST_CONTEXT(check.answers[i].reason)
   BOOST_TEST((check.answers[i].yes || check.answers[i].reason.find("spread by") != std::string::npos ||
               check.answers[i].reason.find("sensitive") != std::string::npos));

@@ -42,8 +42,8 @@ struct HandMadeRun {
   TemporaryFolder folder;
 
   HandMadeRun() {
-    const Json config = {{"model_id", "m"}, {"device", "d"}, {"seed", 42},
-                         {"repeats", 2},    {"iters", 2},    {"varied", "dtype"}};
+    const Json config = {{"model_id", "m"}, {"device", "d"},          {"seed", 42},       {"repeats", 2}, {"iters", 2},
+                         {"batch_size", 1}, {"amp_dtype", "float32"}, {"varied", "dtype"}};
     r73 = {{"stage", "measurement_baseline"},
            {"config", config},
            {"baseline", measured(100, 300, "peak_mem_mb")},
@@ -70,6 +70,7 @@ struct HandMadeRun {
     const Decision d = decide_baseline(s, figures("baseline"), figures("tuned"));
     r73["summary"] = baseline_summary_json(s);
     r73["decision"] = {{"decision", d.decision}, {"reason", d.reason}};
+    r73["loss_delta_tuned_minus_baseline"] = 0.0;
     const Summary s76 = summarize(record_candidates(r76, "76"), record_budget(r76));
     r76["summary"] = summary_json(s76);
     r76["decision"] = decision_json(decide(s76, record_thresholds(r76), Wording::benchmark_76));
@@ -194,6 +195,7 @@ BOOST_AUTO_TEST_CASE(a_record_that_contradicts_itself_is_a_no) {
   expect_no_when(1, "decision.decision", [](HandMadeRun& run) { run.r76["decision"]["decision"] = "accept"; });
   expect_no_when(1, "trained something else", [](HandMadeRun& run) {
     for (auto& s : run.r76["candidates"][1]["samples"]) s["loss"] = 7.0;
+    run.r76["candidates"][1]["loss"] = 7.0;
   });
   expect_no_when(1, "trained something else", [](HandMadeRun& run) {
     run.r76["candidates"][1]["eval_loss"] = 9.4;
@@ -205,6 +207,27 @@ BOOST_AUTO_TEST_CASE(a_record_that_contradicts_itself_is_a_no) {
   });
   expect_no_when(1, "only the baseline", [](HandMadeRun& run) { run.r76["candidates"].erase(1); });
   expect_no_when(1, "baseline was not measured", [](HandMadeRun& run) { run.r76["candidates"].erase(0); });
+}
+
+BOOST_AUTO_TEST_CASE(a_figure_that_its_samples_do_not_give_is_a_no) {
+  for (const std::size_t i : {0, 1}) {
+    const auto first = [i](HandMadeRun& run) -> Json& {
+      return i == 0 ? run.r73["baseline"] : run.r76["candidates"][0];
+    };
+    expect_no_when(i, "samples_per_s", [&](HandMadeRun& run) {
+      first(run)["samples_per_s"] = 99.0;
+      run.conclude();
+    });
+    expect_no_when(i, "loss", [&](HandMadeRun& run) { first(run)["loss"] = 7.5; });
+    expect_no_when(i, "losses of its repeats differ", [&](HandMadeRun& run) { first(run)["losses_agree"] = false; });
+    expect_no_when(i, "the bytes beside it", [&](HandMadeRun& run) { first(run)["peak_reserved_bytes"] = 1; });
+    expect_no_when(i, "a step that took", [&](HandMadeRun& run) { first(run)["samples"][0]["step_time_ms"] = 0.0; });
+    for (const Json& hostile : {Json(0), Json(-5), Json(1e300), Json("2"), Json(nullptr)})
+      for (const char* key : {"iters", "repeats"})
+        expect_no_when(i, "", [&](HandMadeRun& run) { (i == 0 ? run.r73 : run.r76)["config"][key] = hostile; });
+  }
+  expect_no_when(0, "loss_delta", [](HandMadeRun& run) { run.r73["loss_delta_tuned_minus_baseline"] = 0.5; });
+  expect_no_when(1, "amp_dtype", [](HandMadeRun& run) { run.r73["baseline"]["dtype"] = "bfloat16"; });
 }
 
 BOOST_AUTO_TEST_CASE(a_record_that_contradicts_its_source_is_a_no) {
@@ -227,6 +250,7 @@ BOOST_AUTO_TEST_CASE(a_record_that_contradicts_its_source_is_a_no) {
   expect_no(2, "grid", change_75([](Json& r) { r["grid"][3]["decision"] = "accept"; }));
   expect_no(2, "grid", change_75([](Json& r) { r["grid"].erase(5); }));
   expect_no(2, "sensitivity", change_75([](Json& r) { r["sensitivity"]["conclusion"] = "sensitive"; }));
+  expect_no(2, "candidates", change_75([](Json& r) { r["candidates"][0]["loss"] = 1.0; }));
   expect_no(2, "decision", change_75([](Json& r) { r["decision"]["decision"] = "accept"; }));
 }
 

@@ -203,6 +203,32 @@ BOOST_AUTO_TEST_CASE(a_record_has_every_field_of_the_protocol) {
   check_bytes_beside_mebibytes(record);
 }
 
+BOOST_AUTO_TEST_CASE(the_default_seq_is_no_longer_than_the_model) {
+  const TemporaryFolder tmp;
+  const Result r = spillway_run(
+      fmt::format("bench --model tiny --warmup 0 --iters 1 --repeats 1 --results {} --run r", tmp.path().string()));
+  BOOST_TEST_CONTEXT(r.err) BOOST_REQUIRE(r.status == 0);
+  BOOST_TEST(read(tmp.path() / "r" / kRecord)["config"]["seq_len"] == 256);
+  BOOST_TEST(spillway_run("explain --model tiny").status == 0);
+  check_refused("explain --model tiny --seq 768", "256 positions");
+}
+
+BOOST_AUTO_TEST_CASE(a_source_baseline_is_named_from_the_runs_folder) {
+  const TemporaryFolder tmp;
+  BOOST_REQUIRE(
+      spillway_run(fmt::format("baseline --model tiny --seq 32 --iters 1 --tuned batch=2 --results {} --run a",
+                               tmp.path().string()))
+          .status == 0);
+  const std::string file =
+      (tmp.path() / "a" / (kHostDevice ? "73_host_training.json" : "73_real_gpu_training.json")).string();
+  BOOST_REQUIRE(spillway_run(bench(tmp.path(), "--seq 32 --source-baseline " + file)).status == 0);
+  const auto source = read(tmp.path() / "r" / kRecord)["source_baseline"].get<std::string>();
+  BOOST_TEST(fs::exists(tmp.path() / "r" / source));
+  BOOST_TEST(source.starts_with("../a/"));
+  const std::string record = (tmp.path() / "r" / kRecord).string();
+  check_refused(bench(tmp.path() / "x", "--seq 32 --source-baseline " + record), "not a 73 record");
+}
+
 BOOST_AUTO_TEST_CASE(explain_prints_plan_schedule_and_verdict) {
   for (const char* strategy : {"baseline", "checkpoint", "offload", "hybrid", "offload-pageable"}) {
     const Result r = spillway_run(fmt::format("explain --model small --seq 128 --strategy {}", strategy));

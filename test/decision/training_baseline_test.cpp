@@ -84,6 +84,8 @@ BOOST_AUTO_TEST_CASE(a_run_that_would_vary_two_or_none_is_refused) {
   };
   refused("--tuned strategy=hybrid --tuned batch=2", "strategy and batch");
   refused("--tuned strategy=baseline", "too");
+  refused("--tuned batch=2 --tuned batch=3", "batch twice");
+  refused("--tuned lmhead-chunk=0", "both arms would take 32 tokens");
   refused("--tuned dtype=fp32", "too");
   refused("--tuned seq=64", "seq");
   refused("--tuned strategy", "variable=value");
