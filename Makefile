@@ -194,7 +194,7 @@ ifeq ($(VARIANT),cuda)
   CPPFLAGS += $(if $(filter /usr,$(CUDA_ROOT)),,-isystem $(CUDA_ROOT)/include)
   CXXFLAGS += -O2 -g1
   LDFLAGS += -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64
-  LDLIBS += -lcudart -lcublas
+  LDLIBS += -lcudart -lcublas -lcupti
 else
   CPPFLAGS += -Iruntime/hostcuda/include -DSPILLWAY_HOST
   LIBRARY += $(HOSTCUDA)

@@ -100,8 +100,8 @@ void launch(void (*kernel)(P...), const LaunchConfig& config, const Work& work, 
     error = cudaGetLastError();
   }
 #else
-  const cudaError_t error = hostcuda::launch_grid(config.grid, config.block, config.shared_bytes, config.stream,
-                                                  [=] { kernel(arguments...); });
+  const cudaError_t error = hostcuda::launch_grid(work.name, config.grid, config.block, config.shared_bytes,
+                                                  config.stream, [=] { kernel(arguments...); });
 #endif
   if (error == cudaSuccess) return;
   cudaGetLastError();  // told by the exception; left here it would be blamed on the next launch

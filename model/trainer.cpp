@@ -13,6 +13,8 @@
 #include "model/head.h"
 #include "model/optimizer.h"
 #include "model/saved_tensors.h"
+#include "model/step_ranges.h"
+#include "profiler/range.h"
 
 namespace spillway::model {
 namespace {
@@ -52,6 +54,7 @@ struct Trainer::Impl {
   virtual std::vector<float> logits(const data::TokenBatch& tokens) = 0;
   virtual Parameters& parameters() = 0;
   virtual const activation::Store& store() const = 0;
+  virtual cudaStream_t stream() const = 0;
   virtual const Config& config() const = 0;
   virtual std::int64_t lmhead_chunk() const = 0;
   virtual std::int64_t steps() const = 0;
@@ -77,6 +80,7 @@ struct Trainer::Typed final : Impl, private activation::StepOperators {
 
   Parameters& parameters() override { return parameters_; }
   const activation::Store& store() const override { return store_; }
+  cudaStream_t stream() const override { return stream_.get(); }
   const Config& config() const override { return config_; }
   std::int64_t lmhead_chunk() const override { return head_.chunk(); }
   std::int64_t steps() const override { return adamw_.steps(); }
@@ -117,6 +121,9 @@ struct Trainer::Typed final : Impl, private activation::StepOperators {
   }
 
  private:
+  void begin(const activation::Action& action) override { ranges_.begin(action); }
+  void end() override { ranges_.end(); }
+
   // ---- the operators of a step --------------------------------------------------------------------------------------
 
   void embed() override {
@@ -171,10 +178,19 @@ struct Trainer::Typed final : Impl, private activation::StepOperators {
   // wrong, what the pass had allocated goes back (the store has its own tensors freed and the device idle by then).
   template <class Pass>
   float run_pass(const data::TokenBatch& tokens, bool with_gradients, Pass&& pass) {
-    batch_.upload(tokens);
     training_ = with_gradients;
     try {
-      pass();
+      {
+        const profiler::Range range(profiler::Phase::data, "data");
+        batch_.upload(tokens);
+      }
+      {
+        const profiler::Range range(with_gradients ? profiler::Phase::none : profiler::Phase::evaluate,
+                                    with_gradients ? profiler::kStepRange : "evaluation");
+        const StepRanges::Scope within(ranges_);
+        pass();
+      }
+      const profiler::Range range(profiler::Phase::data, "loss");
       float result = 0;
       check(cudaMemcpyAsync(&result, loss_.data(), sizeof result, cudaMemcpyDeviceToHost, run_.stream));
       stream_.synchronize();
@@ -210,6 +226,7 @@ struct Trainer::Typed final : Impl, private activation::StepOperators {
   Tensor<float> loss_;
   Event start_{Event::Timing::on}, stop_{Event::Timing::on};
   bool training_ = false;
+  StepRanges ranges_{spec_};
   typename Head<A>::LookAtLogits look_at_logits_;
   activation::Store store_;  // last, so that it goes first: it waits for the device before anything else is destroyed
 };
@@ -239,6 +256,9 @@ void Trainer::set_before_update(std::function<void(Parameters&)> hook) {
 }
 const activation::Store& Trainer::store() const {
   return impl_->store();
+}
+std::vector<std::pair<cudaStream_t, std::string>> Trainer::streams() const {
+  return {{impl_->stream(), "compute"}, {store().copy_out(), "copy-out"}, {store().copy_in(), "copy-in"}};
 }
 const Config& Trainer::config() const {
   return impl_->config();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/tokens.h"
@@ -57,6 +58,8 @@ class Trainer {
   // read then. For verify and tests.
   void set_before_update(std::function<void(Parameters&)> hook);
 
+  // The streams that a step runs on, with their names.
+  std::vector<std::pair<cudaStream_t, std::string>> streams() const;
   const activation::Store& store() const;
   const Config& config() const;
   std::int64_t lmhead_chunk() const;  // as resolved: tokens at a time

@@ -72,10 +72,9 @@ struct MemoryActivity {
   std::int64_t bytes = 0;
 };
 
-// One step, from its first to its last event on the device.
+// One step, from when the host began it, or the device had done what came before, to its last work on the device.
 struct StepSpan {
   Interval time;
-  std::int64_t allocator_retries = 0;
 };
 
 struct StreamName {

@@ -12,7 +12,7 @@ MAY_INCLUDE = {
     "runtime/hostcuda": ["runtime/hostcuda/"],
     "runtime": ["runtime/error.h", "runtime/cuda.h", "runtime/tensor.h", "runtime/memory/", "runtime/activation/"],
     "data": ["data/", "runtime/error.h"],
-    "model": ["model/", "data/", "kernels/", "runtime/"],
+    "model": ["model/", "data/", "kernels/", "runtime/", "profiler/range.h"],
     "profiler": ["profiler/", "kernels/", "runtime/"],
     "decision": ["decision/", "model/", "data/", "profiler/", "kernels/", "runtime/"],
     "main.cpp": ["decision/", "runtime/error.h", "runtime/hostcuda/control.h"],

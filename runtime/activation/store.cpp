@@ -91,12 +91,14 @@ struct Store::Impl {
     try {
       for (std::size_t i = 0; i < schedule.actions.size(); ++i) {
         const Action& a = schedule.actions[i];
+        operators.begin(a);
         wait(a);
         const bool again = a.kind == Action::Kind::recompute;
         if (again) open(Spans::Kind::recompute, compute);
         perform(schedule, i, operators);
         if (again) close(compute);
         if (a.records >= 0) events[static_cast<std::size_t>(a.records)].record(stream_of(a));
+        operators.end();
       }
     } catch (...) {
       // Copies may still read and write what is about to be freed.
@@ -259,6 +261,13 @@ StepCost Store::cost() const {
   cost.transfer_ms = impl_->spans.total_ms(Spans::Kind::copy);
   cost.exposed_transfer_ms = impl_->spans.total_ms(Spans::Kind::exposed);
   return cost;
+}
+
+cudaStream_t Store::copy_out() const {
+  return impl_->copy_out.get();
+}
+cudaStream_t Store::copy_in() const {
+  return impl_->copy_in.get();
 }
 
 std::int64_t Store::host_bytes() const {

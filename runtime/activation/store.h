@@ -27,6 +27,10 @@ class StepOperators {
   virtual void backward(int layer, int op) = 0;
   virtual void embed_backward() = 0;
   virtual void optimizer() = 0;
+  // Before and after everything that an action asks of the device: its waits, itself, its event. Not after an action
+  // that throws.
+  virtual void begin(const Action&) {}
+  virtual void end() {}
 };
 
 // What the last step cost, from events on the streams. Times are milliseconds.
@@ -69,6 +73,8 @@ class Store {
   const Plan& plan() const { return plan_; }
   const Schedule& schedule() const { return training_; }
   const LayerSpec& spec() const { return spec_; }
+  cudaStream_t copy_out() const;
+  cudaStream_t copy_in() const;
 
  private:
   struct Impl;

@@ -44,11 +44,12 @@ void arm(const std::vector<std::string_view>& parts) {
     if (gbps != 0 && gbps < kSlowest) throw std::invalid_argument("a link of less than 0.000001 GB/s");
     return set_link_gbps(gbps);
   }
+  if (parts[0] == "delay" && parts.size() == 3 && parts[1] == "host") return delay_host(duration(parts[2]));
   if (parts[0] == "delay" && parts.size() == 3) return delay_stream(number(parts[1], INT32_MAX), duration(parts[2]));
   if (!parts[0].starts_with("cu") || parts.size() < 2 || parts.size() > 3)
     throw std::invalid_argument(
-        "write cudaMalloc:3, cudaMemcpyAsync:2:illegal-address, delay:STREAM:5ms or "
-        "link:GB_PER_S");
+        "write cudaMalloc:3, cudaMemcpyAsync:2:illegal-address, delay:STREAM:5ms, "
+        "delay:host:100us or link:GB_PER_S");
   const auto k = number<std::uint64_t>(parts[1], INT64_MAX);
   if (parts.size() == 3) {
     if (parts[2] != "illegal-address") throw std::invalid_argument("the third part can only be illegal-address");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -73,8 +74,7 @@ Calls& state() {
 std::atomic<cudaError_t> g_sticky{cudaSuccess};
 thread_local cudaError_t t_last = cudaSuccess;
 
-}  // namespace
-
+// Counts the call; the error that it has to return.
 cudaError_t enter(const char* function) {
   Calls& c = state();
   const std::lock_guard lock(c.mutex);
@@ -92,9 +92,22 @@ cudaError_t enter(const char* function) {
   return answer(fault.error);
 }
 
+}  // namespace
+
+Call::Call(const char* function) : record_(function), error_(enter(function)) {}
+
 cudaError_t answer(cudaError_t error) {
   if (error != cudaSuccess) t_last = error;
+  note_result(error);
   return error;
+}
+
+std::uint32_t function_id(std::string_view name) {
+  const auto* it = std::find(std::begin(kFunctions), std::end(kFunctions), name);
+  return it == std::end(kFunctions) ? 0 : static_cast<std::uint32_t>(it - std::begin(kFunctions)) + 1;
+}
+const char* function_name(std::uint32_t id) {
+  return id >= 1 && id <= std::size(kFunctions) ? kFunctions[id - 1] : nullptr;
 }
 
 cudaError_t sticky_error() {

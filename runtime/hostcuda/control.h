@@ -35,6 +35,8 @@ void fail_call(std::string_view function, std::uint64_t k, cudaError_t error, bo
 // Every task of the stream created as number `index` (0 = first; numbers start over when no stream is left) first
 // sleeps this long; with a seed: a random time up to it. index -1: every stream that has no delay of its own.
 void delay_stream(int index, std::chrono::microseconds delay, std::uint64_t seed = 0);
+// Every launch of a kernel or product takes the host this much longer.
+void delay_host(std::chrono::microseconds delay);
 // Copies between host and device take at least bytes / (gbps * 1e9) seconds, each direction its own link. 0: no limit.
 void set_link_gbps(double gbps);
 // Removes every fault and clears sticky errors.
@@ -47,7 +49,8 @@ std::string last_failure();
 std::uint64_t calls(std::string_view function);
 
 // Parses one --fault argument and arms it: "cudaMalloc:3" (third call fails with cudaErrorMemoryAllocation),
-// "cudaMemcpyAsync:2:illegal-address" (sticky), "delay:1:5ms" (stream 1 by 5 ms a task), "link:2.5" (GB/s).
+// "cudaMemcpyAsync:2:illegal-address" (sticky), "delay:1:5ms" (stream 1 by 5 ms a task), "delay:host:100us" (each
+// launch), "link:2.5" (GB/s).
 void arm_fault(std::string_view text);
 
 // ---- the fiber build (several threads a block) ----------------------------------------------------------------------

@@ -25,10 +25,14 @@ void stage(StreamQueue& stream, std::byte* to, const std::byte* from, std::size_
     if (at >= 2 * kStagingBytes) stream.wait_for(last_but_one);
     std::vector<std::byte> staged(from + at, from + at + std::min(kStagingBytes, bytes - at));
     last_but_one = last;
-    last = stream.append(StreamQueue::Kind::work, [to = to + at, staged = std::move(staged)] {
-      std::memcpy(to, staged.data(), staged.size());
-      occupy_link(Link::to_device, staged.size());
-    });
+    const std::size_t piece = staged.size();
+    last = stream.append(StreamQueue::Kind::work,
+                         recorded_copy(CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE,
+                                       CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, piece, stream.id(),
+                                       [to = to + at, staged = std::move(staged)] {
+                                         std::memcpy(to, staged.data(), staged.size());
+                                         occupy_link(Link::to_device, staged.size());
+                                       }));
   }
 }
 
@@ -52,6 +56,15 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
   return right ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+CUpti_ActivityMemcpyKind record_kind(cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDeviceToDevice) return CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
+  return kind == cudaMemcpyHostToDevice ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOD : CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
+}
+CUpti_ActivityMemoryKind record_memory_kind(Owner owner) {
+  if (owner == Owner::device) return CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  return owner == Owner::pinned ? CUPTI_ACTIVITY_MEMORY_KIND_PINNED : CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
+}
+
 // A copy on its way; where the call must not return before it is done, it is.
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream_handle) {
   if (bytes == 0) return cudaSuccess;
@@ -65,12 +78,15 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
   }
   const bool waits = kind == cudaMemcpyDeviceToHost && owner_of(to, bytes) == Owner::pageable;
   if (!books_only())
-    stream->append(StreamQueue::Kind::work, [=] {
-      std::memcpy(to, from, bytes);
-      if (kind == cudaMemcpyHostToDevice) occupy_link(Link::to_device, bytes);
-      if (kind == cudaMemcpyDeviceToHost) occupy_link(Link::to_host, bytes);
-    });
+    stream->append(StreamQueue::Kind::work,
+                   recorded_copy(record_kind(kind), record_memory_kind(owner_of(from, bytes)),
+                                 record_memory_kind(owner_of(to, bytes)), bytes, stream->id(), [=] {
+                                   std::memcpy(to, from, bytes);
+                                   if (kind == cudaMemcpyHostToDevice) occupy_link(Link::to_device, bytes);
+                                   if (kind == cudaMemcpyDeviceToHost) occupy_link(Link::to_host, bytes);
+                                 }));
   if (!waits) return cudaSuccess;
+  const WaitRecord wait(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, stream->id());
   stream->drain();
   // A result that the host will read is small; a tensor that is offloaded is not, and its pages are never touched.
   constexpr std::size_t kMostRead = 1 << 20;
@@ -84,20 +100,28 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
 using namespace spillway::hostcuda;
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  if (const cudaError_t e = enter("cudaMemcpyAsync"); e != cudaSuccess) return e;
+  const Call call("cudaMemcpyAsync");
+  if (call.error() != cudaSuccess) return call.error();
   return copy(to, from, bytes, kind, stream);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (const cudaError_t e = enter("cudaMemcpy"); e != cudaSuccess) return e;
+  const Call call("cudaMemcpy");
+  if (call.error() != cudaSuccess) return call.error();
   if (const cudaError_t e = copy(to, from, bytes, kind, nullptr); e != cudaSuccess) return e;
   find_stream(nullptr)->drain();
   return answer(sticky_error());
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t e = enter("cudaMemsetAsync"); e != cudaSuccess) return e;
+  const Call call("cudaMemsetAsync");
+  if (call.error() != cudaSuccess) return call.error();
   if (bytes == 0) return cudaSuccess;
   if (owner_of(to, bytes) != Owner::device) return answer(cudaErrorInvalidValue);
-  return append_work(stream, [=] { std::memset(to, value, bytes); });
+  const auto queue = find_stream(stream);
+  if (!queue) return answer(cudaErrorInvalidResourceHandle);
+  if (!books_only())
+    queue->append(StreamQueue::Kind::work,
+                  recorded_memset(value, bytes, queue->id(), [=] { std::memset(to, value, bytes); }));
+  return cudaSuccess;
 }

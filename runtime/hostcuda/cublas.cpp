@@ -30,7 +30,7 @@ template <class T, class C>
 cudaError_t enqueue_product(cudaStream_t stream, cublasOperation_t a_op, cublasOperation_t b_op, int m, int n, int k,
                             float alpha, const void* a, int lda, const void* b, int ldb, float beta, void* c, int ldc) {
   const MatrixView<T> left = transposed<T>(b, b_op, ldb), right = transposed<T>(a, a_op, lda);
-  return spillway::hostcuda::enqueue("cublasGemmEx", stream, [=, out = static_cast<C*>(c)] {
+  return spillway::hostcuda::enqueue("cublasGemmEx", "gemm", stream, [=, out = static_cast<C*>(c)] {
     spillway::hostcuda::gemm(n, m, k, alpha, left, right, beta, out, ldc);
   });
 }

@@ -8,14 +8,16 @@
 using namespace spillway::hostcuda;
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  if (const cudaError_t e = enter("cudaGetDeviceCount"); e != cudaSuccess) return e;
+  const Call call("cudaGetDeviceCount");
+  if (call.error() != cudaSuccess) return call.error();
   if (!count) return answer(cudaErrorInvalidValue);
   *count = 1;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (const cudaError_t e = enter("cudaGetDeviceProperties"); e != cudaSuccess) return e;
+  const Call call("cudaGetDeviceProperties");
+  if (call.error() != cudaSuccess) return call.error();
   if (!properties) return answer(cudaErrorInvalidValue);
   if (device != 0) return answer(cudaErrorInvalidDevice);
   *properties = {};
@@ -27,13 +29,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 
 // No CUDA stands behind these calls, and a record that names a version would claim one.
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  if (const cudaError_t e = enter("cudaRuntimeGetVersion"); e != cudaSuccess) return e;
+  const Call call("cudaRuntimeGetVersion");
+  if (call.error() != cudaSuccess) return call.error();
   if (!version) return answer(cudaErrorInvalidValue);
   *version = 0;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  if (const cudaError_t e = enter("cudaDriverGetVersion"); e != cudaSuccess) return e;
+  const Call call("cudaDriverGetVersion");
+  if (call.error() != cudaSuccess) return call.error();
   if (!version) return answer(cudaErrorInvalidValue);
   *version = 0;
   return cudaSuccess;

@@ -28,8 +28,9 @@ struct uint3 {
 extern __thread uint3 t_block_index;
 extern __thread const dim3* t_grid;
 
-// Appends a launch to the stream: its blocks are spread over the pool. `body` runs one thread of the kernel.
-cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+// Appends a launch to the stream: its blocks are spread over the pool. `body` runs one thread of the kernel; `name`,
+// static, is the kernel's.
+cudaError_t launch_grid(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                         std::function<void()> body);
 // The block's dynamic shared memory.
 void* dynamic_shared();

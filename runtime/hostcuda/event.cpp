@@ -83,7 +83,8 @@ Events& events() {
 using namespace spillway::hostcuda;
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  if (const cudaError_t e = enter("cudaEventCreateWithFlags"); e != cudaSuccess) return e;
+  const Call call("cudaEventCreateWithFlags");
+  if (call.error() != cudaSuccess) return call.error();
   if (!event || (flags & ~cudaEventDisableTiming) != 0) return answer(cudaErrorInvalidValue);
   auto made = std::make_unique<CUevent_st>();
   made->timing = (flags & cudaEventDisableTiming) == 0;
@@ -95,17 +96,18 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 
 // A record or wait in a queue is not disturbed.
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
-  const cudaError_t entered = enter("cudaEventDestroy");
+  const Call call("cudaEventDestroy");
   const std::lock_guard lock(events().mutex);
   CUevent_st* event = events().find(handle);
   if (!event) return answer(cudaErrorInvalidResourceHandle);
   events().release(*event);
   events().live.erase(handle);
-  return entered;
+  return call.error();
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
-  if (const cudaError_t e = enter("cudaEventRecord"); e != cudaSuccess) return e;
+  const Call call("cudaEventRecord");
+  if (call.error() != cudaSuccess) return call.error();
   const auto stream = find_stream(stream_handle);
   const std::lock_guard lock(events().mutex);
   CUevent_st* event = events().find(handle);
@@ -123,7 +125,8 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
 
 // Waits for the record made last before this call. There is nothing to wait for when there was none.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned flags) {
-  if (const cudaError_t e = enter("cudaStreamWaitEvent"); e != cudaSuccess) return e;
+  const Call call("cudaStreamWaitEvent");
+  if (call.error() != cudaSuccess) return call.error();
   const auto stream = find_stream(stream_handle);
   const std::lock_guard lock(events().mutex);
   const CUevent_st* event = events().find(handle);
@@ -139,7 +142,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
-  if (const cudaError_t e = enter("cudaEventSynchronize"); e != cudaSuccess) return e;
+  const Call call("cudaEventSynchronize");
+  if (call.error() != cudaSuccess) return call.error();
   CUevent_st event;
   {
     const std::lock_guard lock(events().mutex);
@@ -147,12 +151,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (!found) return answer(cudaErrorInvalidResourceHandle);
     event = *found;
   }
+  const WaitRecord wait(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE, kNoStream);
   if (event.point) event.point->reached.wait_for(event.number);
   return answer(sticky_error());
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start_handle, cudaEvent_t stop_handle) {
-  if (const cudaError_t e = enter("cudaEventElapsedTime"); e != cudaSuccess) return e;
+  const Call call("cudaEventElapsedTime");
+  if (call.error() != cudaSuccess) return call.error();
   if (!milliseconds) return answer(cudaErrorInvalidValue);
   const std::lock_guard lock(events().mutex);
   const CUevent_st *start = events().find(start_handle), *stop = events().find(stop_handle);

@@ -53,12 +53,13 @@ struct EndOfGrid {
 
 }  // namespace
 
-cudaError_t launch_grid(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+cudaError_t launch_grid(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
                         std::function<void()> body) {
-  if (const cudaError_t e = enter("cudaLaunchKernel"); e != cudaSuccess) return e;
+  const Call call("cudaLaunchKernel");
+  if (call.error() != cudaSuccess) return call.error();
   if (!valid_grid(grid) || !valid_block(block)) return answer(cudaErrorInvalidConfiguration);
   if (shared_bytes > kMaxSharedBytes) return answer(cudaErrorInvalidValue);
-  return append_work(stream, [=, body = std::move(body)]() mutable {
+  return append_kernel(stream, {name, grid, block, shared_bytes}, [=, body = std::move(body)]() mutable {
     const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
     const bool reversed = fiber_options().order == FiberOrder::reversed;
     // A few pieces a thread evens out blocks of unequal length. Which thread runs which block changes no result.

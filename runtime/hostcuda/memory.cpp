@@ -126,7 +126,8 @@ std::int64_t device_memory() {
 using namespace spillway::hostcuda;
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  if (const cudaError_t e = enter("cudaMalloc"); e != cudaSuccess) return e;
+  const Call call("cudaMalloc");
+  if (call.error() != cudaSuccess) return call.error();
   if (!pointer) return answer(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -138,14 +139,15 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   if (!p) return answer(cudaErrorMemoryAllocation);
   m.device.emplace(reinterpret_cast<std::uintptr_t>(p), region);
   m.used += bytes;
+  record_memory(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, p, bytes);
   *pointer = p;
   return cudaSuccess;
 }
 
 // Freeing waits for the whole device, as CUDA's own does.
 cudaError_t cudaFree(void* pointer) {
-  const cudaError_t entered = enter("cudaFree");
-  if (!pointer) return entered;
+  const Call call("cudaFree");
+  if (!pointer) return call.error();
   drain_all_streams();
   Memory& m = memory();
   Region region;
@@ -154,12 +156,14 @@ cudaError_t cudaFree(void* pointer) {
     if (!forget(m.device, pointer, region)) return answer(cudaErrorInvalidValue);
     m.used -= region.bytes;
   }
+  record_memory(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, pointer, region.bytes);
   give_back(pointer, region);
-  return entered != cudaSuccess ? entered : answer(sticky_error());
+  return call.error() != cudaSuccess ? call.error() : answer(sticky_error());
 }
 
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
-  if (const cudaError_t e = enter("cudaMallocHost"); e != cudaSuccess) return e;
+  const Call call("cudaMallocHost");
+  if (call.error() != cudaSuccess) return call.error();
   if (!pointer) return answer(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
@@ -168,25 +172,28 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
   if (!p) return answer(cudaErrorMemoryAllocation);
   const std::lock_guard lock(memory().mutex);
   memory().pinned.emplace(reinterpret_cast<std::uintptr_t>(p), region);
+  record_memory(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, CUPTI_ACTIVITY_MEMORY_KIND_PINNED, p, bytes);
   *pointer = p;
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
-  const cudaError_t entered = enter("cudaFreeHost");
-  if (!pointer) return entered;
+  const Call call("cudaFreeHost");
+  if (!pointer) return call.error();
   drain_all_streams();
   Region region;
   {
     const std::lock_guard lock(memory().mutex);
     if (!forget(memory().pinned, pointer, region)) return answer(cudaErrorInvalidValue);
   }
+  record_memory(CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, CUPTI_ACTIVITY_MEMORY_KIND_PINNED, pointer, region.bytes);
   give_back(pointer, region);
-  return entered != cudaSuccess ? entered : answer(sticky_error());
+  return call.error() != cudaSuccess ? call.error() : answer(sticky_error());
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  if (const cudaError_t e = enter("cudaMemGetInfo"); e != cudaSuccess) return e;
+  const Call call("cudaMemGetInfo");
+  if (call.error() != cudaSuccess) return call.error();
   if (!free_bytes || !total_bytes) return answer(cudaErrorInvalidValue);
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);

@@ -22,6 +22,7 @@ struct Delay {
 constexpr int kStreams = 64;  // that can be delayed one by one
 Delay g_delay[kStreams], g_delay_all;
 
+std::atomic<std::int64_t> g_host_delay_us{0};
 std::atomic<double> g_link_gbps{0};
 std::atomic<std::int64_t> g_link_free_ns[2];  // when each direction's link has finished what it was given
 
@@ -50,6 +51,14 @@ void sleep_if_delayed(int stream) {
   std::this_thread::sleep_for(std::chrono::microseconds(us));
 }
 
+void delay_host(std::chrono::microseconds delay) {
+  g_host_delay_us.store(delay.count(), std::memory_order_relaxed);
+}
+void sleep_if_host_is_delayed() {
+  const std::int64_t us = g_host_delay_us.load(std::memory_order_relaxed);
+  if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+}
+
 void set_link_gbps(double gbps) {
   if (!std::isfinite(gbps) || gbps < 0)
     throw std::invalid_argument("a link of " + std::to_string(gbps) + " GB/s: must be above 0, or 0 for no limit");
@@ -72,6 +81,7 @@ void occupy_link(Link link, std::size_t bytes) {
 void reset_slowness() {
   for (Delay& delay : g_delay) delay.us.store(0, std::memory_order_relaxed);
   g_delay_all.us.store(0, std::memory_order_relaxed);
+  g_host_delay_us.store(0, std::memory_order_relaxed);
   g_link_gbps.store(0, std::memory_order_relaxed);
 }
 

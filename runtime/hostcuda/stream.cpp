@@ -9,6 +9,7 @@
 
 #include "runtime/hostcuda/call.h"
 #include "runtime/hostcuda/control.h"
+#include "runtime/hostcuda/slowness.h"
 #include "runtime/hostcuda/stream_queue.h"
 
 struct CUstream_st : spillway::hostcuda::StreamQueue {
@@ -65,16 +66,18 @@ void drain_all_streams() {
   for (const StreamOwner& stream : all) stream->drain();
 }
 
-cudaError_t append_work(cudaStream_t handle, std::function<void()> task) {
+cudaError_t append_kernel(cudaStream_t handle, const KernelWork& work, std::function<void()> task) {
   const auto stream = find_stream(handle);
   if (!stream) return answer(cudaErrorInvalidResourceHandle);
-  if (!books_only()) stream->append(StreamQueue::Kind::work, std::move(task));
+  sleep_if_host_is_delayed();
+  if (!books_only()) stream->append(StreamQueue::Kind::work, recorded_kernel(work, stream->id(), std::move(task)));
   return cudaSuccess;
 }
 
-cudaError_t enqueue(const char* function, cudaStream_t stream, std::function<void()> task) {
-  if (const cudaError_t e = enter(function); e != cudaSuccess) return e;
-  return append_work(stream, std::move(task));
+cudaError_t enqueue(const char* function, const char* name, cudaStream_t stream, std::function<void()> task) {
+  const Call call(function);
+  if (call.error() != cudaSuccess) return call.error();
+  return append_kernel(stream, {name, dim3(), dim3(), 0}, std::move(task));
 }
 
 }  // namespace spillway::hostcuda
@@ -82,7 +85,8 @@ cudaError_t enqueue(const char* function, cudaStream_t stream, std::function<voi
 using namespace spillway::hostcuda;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  if (const cudaError_t e = enter("cudaStreamCreateWithFlags"); e != cudaSuccess) return e;
+  const Call call("cudaStreamCreateWithFlags");
+  if (call.error() != cudaSuccess) return call.error();
   // A stream that the legacy default stream waits for is not implemented, so it cannot be had.
   if (!stream || flags != cudaStreamNonBlocking) return answer(cudaErrorInvalidValue);
   Streams& all = streams();
@@ -93,7 +97,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const cudaError_t entered = enter("cudaStreamDestroy");
+  const Call call("cudaStreamDestroy");
   Streams& all = streams();
   StreamOwner gone;
   {
@@ -105,26 +109,31 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (all.live.empty()) all.created = 0;  // so that a fault names the same stream in every run
   }
   gone->drain();
-  return entered;
+  return call.error();
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
-  if (const cudaError_t e = enter("cudaStreamSynchronize"); e != cudaSuccess) return e;
+  const Call call("cudaStreamSynchronize");
+  if (call.error() != cudaSuccess) return call.error();
   const auto stream = find_stream(handle);
   if (!stream) return answer(cudaErrorInvalidResourceHandle);
+  const WaitRecord wait(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, stream->id());
   stream->drain();
   return answer(sticky_error());  // of the work waited for
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  if (const cudaError_t e = enter("cudaDeviceSynchronize"); e != cudaSuccess) return e;
+  const Call call("cudaDeviceSynchronize");
+  if (call.error() != cudaSuccess) return call.error();
+  const WaitRecord wait(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, kNoStream);
   drain_all_streams();
   return answer(sticky_error());
 }
 
 // The host's work and not the device's: it runs in books-only mode too.
 cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* user_data) {
-  if (const cudaError_t e = enter("cudaLaunchHostFunc"); e != cudaSuccess) return e;
+  const Call call("cudaLaunchHostFunc");
+  if (call.error() != cudaSuccess) return call.error();
   if (!function) return answer(cudaErrorInvalidValue);
   const auto stream = find_stream(handle);
   if (!stream) return answer(cudaErrorInvalidResourceHandle);

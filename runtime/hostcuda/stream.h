@@ -12,6 +12,7 @@ namespace spillway::hostcuda {
 // exception that leaves a task loses it: the sticky error cudaErrorLaunchFailure, with the exception's text as
 // last_failure(). Returns what a launch returns: cudaSuccess, a sticky error, or an armed fault of `function` (the
 // public name that hostcuda::fail_call knows: "cudaLaunchKernel", "cublasGemmEx").
-cudaError_t enqueue(const char* function, cudaStream_t stream, std::function<void()> task);
+// `name`, static, is the work's for a profiler.
+cudaError_t enqueue(const char* function, const char* name, cudaStream_t stream, std::function<void()> task);
 
 }  // namespace spillway::hostcuda

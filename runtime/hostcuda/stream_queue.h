@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "runtime/hostcuda/activity.h"
 #include "runtime/hostcuda/futex.h"
 
 namespace spillway::hostcuda {
@@ -28,6 +29,8 @@ class StreamQueue {
   enum class Kind { work, order };
   // Returns the task's position in the queue.
   std::uint32_t append(Kind kind, std::function<void()> run);
+  // What a profiler knows the stream by.
+  std::uint32_t id() const { return static_cast<std::uint32_t>(number_); }
   // Waits for the task at that position.
   void wait_for(std::uint32_t position) const { done_.wait_for(position); }
   // Waits for everything appended so far.
@@ -59,7 +62,7 @@ class StreamQueue {
 std::shared_ptr<StreamQueue> find_stream(cudaStream_t handle);
 // Waits for every stream.
 void drain_all_streams();
-// `task` for the stream, unless the mode is books-only.
-cudaError_t append_work(cudaStream_t stream, std::function<void()> task);
+// `task` for the stream, with its record for a profiler around it, unless the mode is books-only.
+cudaError_t append_kernel(cudaStream_t stream, const KernelWork& work, std::function<void()> task);
 
 }  // namespace spillway::hostcuda

@@ -17,7 +17,7 @@ struct Builder {
   Profile profile;
 
   Builder& step(Nanoseconds begin, Nanoseconds end) {
-    profile.steps.push_back({{begin, end}, 0});
+    profile.steps.push_back({{begin, end}});
     return *this;
   }
   std::uint64_t range(Phase phase, Nanoseconds begin, Nanoseconds end, std::uint64_t parent = 0,

@@ -29,7 +29,7 @@ struct PinnedBytes {
 // Holds a stream back until it is opened: what a slow kernel does, without a guess how slow.
 struct Gate {
   explicit Gate(const Stream& s) {
-    check(hostcuda::enqueue("cudaLaunchKernel", s.get(), [this] {
+    check(hostcuda::enqueue("cudaLaunchKernel", "task", s.get(), [this] {
       while (!open) std::this_thread::yield();
     }));
   }
@@ -47,7 +47,7 @@ struct TwoStreams {
 
 // A kernel of one line.
 inline void run_on(const Stream& s, std::function<void()> task) {
-  check(hostcuda::enqueue("cudaLaunchKernel", s.get(), std::move(task)));
+  check(hostcuda::enqueue("cudaLaunchKernel", "task", s.get(), std::move(task)));
 }
 
 }  // namespace spillway::test

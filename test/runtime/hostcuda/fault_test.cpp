@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(a_kernel_that_throws_loses_the_context_and_its_reason_is_ke
 BOOST_AUTO_TEST_CASE(a_copy_that_waits_tells_the_failure_it_waited_through) {
   const test::DeviceBytes d(4);
   char host[4];
-  check(hostcuda::enqueue("cudaLaunchKernel", nullptr, [] { throw std::runtime_error("planted"); }));
+  check(hostcuda::enqueue("cudaLaunchKernel", "task", nullptr, [] { throw std::runtime_error("planted"); }));
   BOOST_TEST(cudaMemcpy(host, d.data, 4, cudaMemcpyDeviceToHost) == cudaErrorLaunchFailure);
 }
 

@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(books_only_memory_costs_nothing_and_nothing_runs) {
   BOOST_TEST(cudaMalloc(&huge, std::size_t{1} << 38) == cudaSuccess);
   BOOST_TEST(cudaMemsetAsync(huge, 1, std::size_t{1} << 38, s.get()) == cudaSuccess);
   bool ran = false;
-  BOOST_TEST(hostcuda::enqueue("cudaLaunchKernel", s.get(), [&] { ran = true; }) == cudaSuccess);
+  BOOST_TEST(hostcuda::enqueue("cudaLaunchKernel", "task", s.get(), [&] { ran = true; }) == cudaSuccess);
   s.synchronize();
   BOOST_TEST(!ran);
   void* more = nullptr;

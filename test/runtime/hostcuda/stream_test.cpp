@@ -67,7 +67,8 @@ BOOST_AUTO_TEST_CASE(a_host_that_waits_for_the_device_does_not_keep_another_from
 
 BOOST_AUTO_TEST_CASE(the_legacy_default_stream_is_in_order_too) {
   std::vector<int> log;
-  for (int i = 0; i < 3; ++i) check(hostcuda::enqueue("cudaLaunchKernel", nullptr, [&log, i] { log.push_back(i); }));
+  for (int i = 0; i < 3; ++i)
+    check(hostcuda::enqueue("cudaLaunchKernel", "task", nullptr, [&log, i] { log.push_back(i); }));
   check(cudaStreamSynchronize(nullptr));
   BOOST_TEST((log == std::vector<int>{0, 1, 2}));
 }
