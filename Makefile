@@ -54,7 +54,7 @@ PROGRAM := build/$(DEVICE)/spillway
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 .DEFAULT_GOAL := help
-.PHONY: help baseline bench oom-boundary decide chain check train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
+.PHONY: help baseline bench oom-boundary decide profile chain check train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
         test-programs
 
 # Flags of the program from the variables that are set. The values travel through the environment, so that no
@@ -91,10 +91,15 @@ oom-boundary: deps-build ## 76, further: the longest sequence that each strategy
 	  $(call flag,LMHEAD_CHUNK,lmhead-chunk) $(call flag,STRATEGIES,strategies) $(call flag,MEMORY_CAP_MB,memory-cap-mb) \
 	  $(call flag,DEVICE_MEMORY,device-memory) $(call flag,RUN,run) $(if $(filter host,$(DEVICE)),--books-only) $(ARGS)
 
-chain: deps-build ## 73, 76 and 75 into one run folder, and what check says of it (MODEL SEQ TUNED ...)
+chain: deps-build ## 73, 76, 75 and 74 into one run folder, and what check says of it (MODEL SEQ TUNED ...)
 	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) chain $(COMMON) $(STEP_COUNTS) $(call flag,STRATEGIES,strategies) $(call flag,TUNED,tuned) $(BUDGET) \
 	  $(call flag,RUN,run) $(ARGS)
+
+profile: deps-build ## 74: why the strategy that 75 chose costs what it costs (RUN, with 73, 76 and 75; ITERS REPEATS ...)
+	+@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) profile "results/$${RUN:-latest}" $(call flag,MODEL,model) $(call flag,DATA,data) $(call flag,SEQ,seq) \
+	  $(STEP_COUNTS) $(call flag,DEVICE_MEMORY,device-memory) $(ARGS)
 
 decide: deps-build ## 75: a 76 record's decision under a grid of budgets (INPUT, else RUN's record; CAPS MEMORY_CAP_MB ...)
 	+@$(BUILD) VARIANT=$(DEVICE) program

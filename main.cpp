@@ -225,7 +225,7 @@ int run(int argc, char** argv) {
   n->callback([&] { command = [&] { return decision::normalize_files(normalize); }; });
 
   decision::ChainCommand chain;
-  auto* c = app.add_subcommand("chain", "experiments 73, 76 and 75 into one run folder, then check");
+  auto* c = app.add_subcommand("chain", "experiments 73, 76, 75 and 74 into one run folder, then check");
   add_workload(c, chain.workload);
   c->remove_option(c->get_option("--seq"));
   c->add_option("--seq", chain.seq, "tokens a row, in every experiment; default: 256 in 73 and 768 in 76");
@@ -239,6 +239,23 @@ int run(int argc, char** argv) {
   add_place(c, chain.place);
   host.add(c);
   c->callback([&] { command = [&] { return decision::chain(chain); }; });
+
+  decision::ProfileCommand profile;
+  auto* p = app.add_subcommand("profile", "experiment 74: why the strategy that 75 chose costs what it costs");
+  p->add_option("folder", profile.folder, "the folder of a run with records of 73, 76 and 75")->required();
+  p->add_option("--model", profile.model, "as it was given to bench, where it is a folder");
+  p->add_option("--data", profile.data, "as it was given to bench");
+  p->add_option("--seq", profile.seq, "tokens a row: only what the run was measured with");
+  add_steps(p, profile.closeout.steps);
+  p->add_option("--time-threshold-ms", profile.closeout.thresholds.time_delta_ms, "a gain in step time worth having")
+      ->capture_default_str();
+  p->add_option("--throughput-threshold", profile.closeout.thresholds.samples_per_s_delta,
+                "a gain in samples/s worth having")
+      ->capture_default_str();
+  p->add_option("--previous", profile.previous,
+                "a 74 record whose prediction is compared; default: the latest of this workload beside the run");
+  host.add(p);
+  p->callback([&] { command = [&] { return decision::profile(profile); }; });
 
   decision::CheckCommand check;
   auto* k = app.add_subcommand("check", "the protocol's four questions, answered from a run's records");
@@ -294,7 +311,7 @@ int run(int argc, char** argv) {
   train.workload.seq_is_default = seq_is_default(t);
   explain.seq_is_default = seq_is_default(e);
   host.apply();
-  decide.command_line = decision::command_line(argc, argv);
+  decide.command_line = profile.command_line = decision::command_line(argc, argv);
   for (decision::RunPlace* place : {&baseline.place, &bench.place, &boundary.place, &chain.place})
     place->command_line = decide.command_line;
   return command();

@@ -57,9 +57,18 @@ int chain(ChainCommand c) {
     folder.prepare(record);
     folder.prepare(sidecar_name(record));
   }
+  folder.prepare(names.closeout_74);
   DecideCommand third;
   third.input = (folder.path() / names.benchmark_76).string();
   third.command_line = c.place.command_line;
+
+  ProfileCommand last;
+  last.folder = folder.path().string();
+  last.model = second.benchmark.workload.model;
+  last.data = second.benchmark.workload.data;
+  last.command_line = c.place.command_line;
+  Steps& steps = last.closeout.steps;
+  steps = {c.warmup.value_or(steps.warmup), c.iters.value_or(steps.iters), c.repeats.value_or(steps.repeats)};
 
   // A stage whose record was written goes on to the next, also when what it measured ends in a complaint (an arm that
   // ran out of memory): the record says it too. One that wrote nothing ends the chain.
@@ -82,6 +91,7 @@ int chain(ChainCommand c) {
   stage("73 training baseline", names.training_73, [&] { return baseline(first); });
   stage("76 strategy benchmark", names.benchmark_76, [&] { return bench(second); });
   stage("75 budget decision", names.decision_75, [&] { return decide(third); });
+  stage("74 profiling close-out", names.closeout_74, [&] { return profile(last); });
   fmt::print("== check\n");
   check_records({folder.path().string()});
   return status;

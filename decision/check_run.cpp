@@ -13,6 +13,7 @@
 #include "decision/json_file.h"
 #include "decision/measurement.h"
 #include "decision/normalize.h"
+#include "decision/profiling_closeout.h"
 #include "decision/rules_json.h"
 #include "decision/source_record.h"
 #include "decision/training_baseline.h"
@@ -260,9 +261,102 @@ std::string ask_75(const Records& r) {
   return fmt::format("{} over the grid and its neighbours", again.point.decision.decision);
 }
 
+// A file that a record names must be the one that it named.
+void check_named(const fs::path& folder, const Json& identity, const std::string& where) {
+  const std::string file = text_at(identity, "file").value_or("");
+  if (file.empty() || file.find('/') != std::string::npos) throw No(where + " names no file of this folder");
+  if (!fs::exists(folder / file)) throw No(fmt::format("{}: {} is missing", where, file));
+  if (identity != file_identity((folder / file).string()))
+    throw No(fmt::format("{}: {} is not the file that the record was made with", where, file));
+}
+
+// A profile's sums: the exclusive ratios make the step, and so do the parts of its time, which is the time by events.
+// Returns the step's time.
+double check_profile(const Json& profile, const std::string& where, bool& complete) {
+  constexpr double kSplitWithin = 0.02;
+  if (text_at(profile, "unavailable")) throw No(fmt::format("{}: {}", where, *text_at(profile, "unavailable")));
+  must_agree(1.0,
+             figure(profile, "compute_ratio", where) + figure(profile, "exposed_transfer_ratio", where) +
+                 figure(profile, "idle_ratio", where),
+             where + ": the sum of compute, exposed transfer and idle");
+  const Json& split = member(profile, "split", where);
+  double sum = 0;
+  for (const auto& [part, value] : split.items())
+    if (part != "step_ms") sum += figure(split, part.c_str(), where);
+  const double step = figure(split, "step_ms", where), events = figure(profile, "step_time_by_events_ms", where);
+  must_agree(step, sum, where + ".split.step_ms");
+  if (std::abs(step - events) > kSplitWithin * events)
+    throw No(fmt::format("{}: the parts of a step sum to {:.3f} ms, but it took {:.3f} ms", where, step, events));
+  const Json& lost = member(profile, "completeness", where);
+  for (const char* kind : {"dropped", "zero_timestamps", "out_of_range", "unattributed"})
+    complete = complete && figure(lost, kind, where) == 0;
+  return step;
+}
+
 std::string ask_74(const Records& r) {
   const std::string name = find_record(r.folder, {"74_profiling_optimization.json"});
-  throw No(name + " cannot be checked: this version does not profile");
+  const Json raw = read(r.folder / name);
+  const Json &config = member(raw, "config", name), &list = member(raw, "candidates", name),
+             &validation = member(raw, "validation", name);
+  for (const char* source : {"73", "76", "75"})
+    check_named(r.folder, member(member(raw, "sources", name), source, name), fmt::format("sources.{}", source));
+  if (list.size() != 2) throw No(name + " has not two candidates");
+
+  std::string noise;
+  std::vector<double> losses[2], times[2];
+  double eval_loss[2], step_ms[2], throughput[2], peak[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const char* candidate = i == 0 ? "baseline" : "tuned";
+    if (text_at(list[i], "name") != candidate) throw No(fmt::format("{}: candidate {} is no {}", name, i, candidate));
+    const Json& metrics = member(list[i], "metrics", candidate);
+    losses[i] = check_samples(metrics, candidate, config, noise);
+    eval_loss[i] = figure(metrics, "eval_loss", candidate);
+    step_ms[i] = figure(metrics, "step_time_ms", candidate);
+    throughput[i] = figure(metrics, "samples_per_s", candidate);
+    peak[i] = figure(metrics, "peak_memory_bytes", candidate);
+    for (const Json& s : metrics["samples"]) times[i].push_back(s["step_time_ms"].get<double>());
+  }
+  if (losses[0] != losses[1] || eval_loss[0] != eval_loss[1])
+    throw No("the losses of baseline and tuned differ: they trained something else");
+  must_agree(member(raw, "summary", name),
+             {{"time_delta_ms", step_ms[0] - step_ms[1]},
+              {"samples_per_s_delta", throughput[1] - throughput[0]},
+              {"peak_memory_delta_bytes", static_cast<std::int64_t>(peak[0] - peak[1])}},
+             "summary");
+
+  bool complete = true;
+  double profiled[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const char* key = i == 0 ? "baseline_profile" : "profile";
+    const Json& profile = member(raw, key, name);
+    profiled[i] = check_profile(profile, key, complete);
+    check_named(r.folder, member(profile, "trace", key), fmt::format("{}.trace", key));
+    must_agree(member(profile, "overhead", key), figure(profile, "profiled_step_time_ms", key) / step_ms[i],
+               fmt::format("{}.overhead", key));
+  }
+  const double measured = step_ms[1] - step_ms[0], explained = profiled[1] - profiled[0];
+  must_agree(validation,
+             {{"profile_complete", complete},
+              {"loss_equal", true},
+              {"measured_difference_ms", measured},
+              {"explained_difference_ms", explained},
+              {"noise_ms", noise_of_difference(times[0], times[1])}},
+             "validation");
+  CloseoutThresholds thresholds;
+  thresholds.explained_within = figure(member(raw, "thresholds", name), "explained_within", "thresholds");
+  must_agree(validation,
+             {{"explained", explains(measured, explained, figure(validation, "noise_ms", "validation"), thresholds)}},
+             "validation");
+  const Decision decision = closeout_decision_of(raw);
+  must_agree(member(raw, "decision", name), decision_json(decision), "decision");
+  check_bytes(raw, name);
+  if (!complete) throw No("the profile is incomplete: completeness says what was lost");
+  if (member(validation, "explained", name) != true)
+    throw No(
+        fmt::format("tuned takes {:+.2f} ms a step and the profile explains {:+.2f} ms of it", measured, explained));
+  if (!noise.empty()) throw No(noise);
+  return fmt::format("{} takes {:+.2f} ms a step, by the profile {:+.2f} ms; {}",
+                     text_at(config, "tuned").value_or("tuned"), measured, explained, decision.decision);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "decision/budget_decision.h"
 #include "decision/oom_boundary.h"
+#include "decision/profiling_closeout.h"
 #include "decision/strategy_benchmark.h"
 #include "decision/training_baseline.h"
 #include "decision/workload.h"
@@ -59,7 +60,17 @@ struct CheckCommand {
 };
 int check_records(const CheckCommand& command);
 
-// 73, 76 and 75 into one run folder, then check.
+struct ProfileCommand {
+  std::string folder;       // of a run with records of 73, 76 and 75
+  std::string model, data;  // as they were given to 76, where the record's name is no preset, its tokens not random
+  std::optional<std::int64_t> seq;  // must be the record's
+  CloseoutOptions closeout;
+  std::string previous;  // another run's 74 record; empty: the latest of the same workload beside this run
+  std::string command_line;
+};
+int profile(const ProfileCommand& command);
+
+// 73, 76, 75 and 74 into one run folder, then check.
 struct ChainCommand {
   WorkloadOptions workload;         // of both experiments, but for its seq
   std::optional<std::int64_t> seq;  // default: each experiment's own

@@ -13,7 +13,8 @@ RecordNames record_names(const DeviceInfo& device) {
   const bool host = device.is_host;
   return {host ? "73_host_training.json" : "73_real_gpu_training.json",
           host ? "76_host_memory.json" : "76_real_gpu_memory.json",
-          host ? "76_host_oom_boundary.json" : "76_real_gpu_oom_boundary.json", "75_memory_budget_decision.json"};
+          host ? "76_host_oom_boundary.json" : "76_real_gpu_oom_boundary.json", "75_memory_budget_decision.json",
+          "74_profiling_optimization.json"};
 }
 
 std::string run_name(const RunPlace& place, const DeviceInfo& device, const Workload& workload) {

@@ -10,7 +10,7 @@ namespace spillway::decision {
 
 // PROTOCOL.md's file names, by device.
 struct RecordNames {
-  std::string training_73, benchmark_76, boundary_76, decision_75;
+  std::string training_73, benchmark_76, boundary_76, decision_75, closeout_74;
 };
 RecordNames record_names(const DeviceInfo& device);
 

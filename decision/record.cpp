@@ -92,6 +92,14 @@ void write_exclusive(const fs::path& target, const nlohmann::ordered_json& conte
   }
 }
 
+void write_derived(const fs::path& target, const std::string& contents) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  TemporaryFile file(folder, target.filename().string());
+  file.write(contents);
+  if (::rename(file.path().c_str(), target.c_str()) != 0)
+    throw Error(fmt::format("cannot write {}: {}", target.string(), std::strerror(errno)));
+}
+
 fs::path RunFolder::write(const std::string& record, const nlohmann::ordered_json& contents) {
   fs::path target = folder_ / record;
   std::error_code ignored;

@@ -34,6 +34,9 @@ class RunFolder {
 // taken, the folder cannot be written, or the disk is full; no partial file stays.
 void write_exclusive(const std::filesystem::path& target, const nlohmann::ordered_json& contents);
 
+// Writes a file that is made from records and may be made again: temporary file, renamed into place. Error as above.
+void write_derived(const std::filesystem::path& target, const std::string& contents);
+
 // A whole run: prepare, measure, write, report; beside a record of 73, 76 or 75 its v1 sidecar. When `measure` throws,
 // a folder in which nothing stands goes again, and an Interrupted says what was kept. When the record cannot be written
 // the report is printed all the same.

@@ -2,6 +2,7 @@
 // code each piece of work belongs to, and what of it all was lost. Everything else in this folder reads it. No CUDA
 // here, so every analysis is tested without a device.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -104,5 +105,10 @@ struct Profile {
   std::vector<StreamName> streams;
   Completeness completeness;
 };
+
+// The profile of one of its steps: the work that overlaps it, the calls and ranges that overlap it or issued that work
+// (a host that is ahead has left them by then), and the whole profile's completeness.
+// std::out_of_range when there is no such step.
+Profile of_step(const Profile& profile, std::size_t step);
 
 }  // namespace spillway::profiler

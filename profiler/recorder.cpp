@@ -146,8 +146,8 @@ void Recorder::name_stream(cudaStream_t stream, std::string name) {
     impl_->streams.push_back({id, std::move(name)});
 }
 
-Nanoseconds Recorder::now() const {
-  return static_cast<Nanoseconds>(clock_ns()) - impl_->window.begin;
+std::function<Nanoseconds()> Recorder::clock() const {
+  return [begin = impl_->window.begin] { return static_cast<Nanoseconds>(clock_ns()) - begin; };
 }
 
 Profile Recorder::stop() {

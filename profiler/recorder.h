@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,8 +25,8 @@ class Recorder {
   const std::string& unavailable() const;
   // For traces: what a stream is for.
   void name_stream(cudaStream_t stream, std::string name);
-  // Nanoseconds since the recording began, the profile's origin.
-  Nanoseconds now() const;
+  // Nanoseconds since the recording began, the profile's origin. Outlives the recorder.
+  std::function<Nanoseconds()> clock() const;
   // Waits for the device, ends the recording and decodes it. Once.
   Profile stop();
 

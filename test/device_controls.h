@@ -21,6 +21,7 @@ inline constexpr bool kHostDevice = false;
 }
 namespace spillway::hostcuda {
 inline void delay_stream(int, std::chrono::microseconds, std::uint64_t = 0) {}
+inline void delay_host(std::chrono::microseconds) {}
 inline void set_link_gbps(double) {}
 inline void fail_call(std::string_view, std::uint64_t, cudaError_t, bool = false) {}
 inline void reset_faults() {}

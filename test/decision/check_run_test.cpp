@@ -1,10 +1,11 @@
-// The four questions: a run whose records are whole, steady and in agreement with each other gets three yeses (74 is
-// another experiment's), and every way in which one of them can be missing, unsteady or contradicted is a no.
+// The four questions: a run whose records are whole, steady and in agreement with each other gets four yeses, and every
+// way in which one of them can be missing, unsteady or contradicted is a no.
 #include "decision/check_run.h"
 
 #include "decision/budget_decision.h"
 #include "decision/json_file.h"
 #include "decision/normalize.h"
+#include "decision/profiling_closeout.h"
 #include "decision/rules_json.h"
 #include "decision/source_record.h"
 #include "decision/training_baseline.h"
@@ -38,7 +39,7 @@ Json measured(double ms, double peak_mb, const char* peak_name) {
 
 // A run of the protocol, made by hand. Its records can be changed before they are written.
 struct HandMadeRun {
-  Json r73, r76;
+  Json r73, r76, r74;
   TemporaryFolder folder;
 
   HandMadeRun() {
@@ -59,7 +60,31 @@ struct HandMadeRun {
       c.update(measured(ms, peak, "peak_memory_mb"));
       r76["candidates"].push_back(c);
     }
+    r74 = {{"schema_version", "profiling-optimization/v1"},
+           {"config", {{"repeats", 2}, {"iters", 2}, {"batch_size", 1}, {"tuned", "checkpoint"}}},
+           {"candidates", Json::array()},
+           {"profile", profile(121)},
+           {"baseline_profile", profile(101)},
+           {"thresholds", {{"time_delta_ms", 10}, {"samples_per_s_delta", 0.1}, {"explained_within", 0.1}}},
+           {"validation", {{"profile_complete", true}, {"loss_equal", true}}}};
+    for (const auto& [name, ms, peak] : {std::tuple("baseline", 100., 300.), std::tuple("tuned", 120., 220.)}) {
+      Json metrics = measured(ms, peak, "peak_memory_mb");
+      metrics["peak_memory_bytes"] = static_cast<std::int64_t>(peak * 1048576);
+      r74["candidates"].push_back({{"name", name}, {"metrics", metrics}});
+    }
     conclude();
+  }
+  // Of a step of so many ms, and its profiled time the same.
+  static Json profile(double ms) {
+    return {{"compute_ratio", 0.9},
+            {"exposed_transfer_ratio", 0.02},
+            {"idle_ratio", 0.08},
+            {"split",
+             {{"step_ms", ms}, {"compute_ms", 0.9 * ms}, {"exposed_copy_in_ms", 0.02 * ms}, {"idle_ms", 0.08 * ms}}},
+            {"step_time_by_events_ms", ms},
+            {"completeness",
+             {{"records", 9}, {"dropped", 0}, {"zero_timestamps", 0}, {"out_of_range", 0}, {"unattributed", 0}}},
+            {"profiled_step_time_ms", ms}};
   }
   // Summaries and decisions that follow from the figures.
   void conclude() {
@@ -74,6 +99,23 @@ struct HandMadeRun {
     const Summary s76 = summarize(record_candidates(r76, "76"), record_budget(r76));
     r76["summary"] = summary_json(s76);
     r76["decision"] = decision_json(decide(s76, record_thresholds(r76), Wording::benchmark_76));
+
+    const Json &base = r74["candidates"][0]["metrics"], &tuned = r74["candidates"][1]["metrics"];
+    const double base_ms = base["step_time_ms"], tuned_ms = tuned["step_time_ms"];
+    r74["baseline_profile"]["overhead"] = r74["baseline_profile"]["profiled_step_time_ms"].get<double>() / base_ms;
+    r74["profile"]["overhead"] = r74["profile"]["profiled_step_time_ms"].get<double>() / tuned_ms;
+    r74["summary"] = {{"time_delta_ms", base_ms - tuned_ms},
+                      {"samples_per_s_delta", 1000 / tuned_ms - 1000 / base_ms},
+                      {"peak_memory_delta_bytes", std::int64_t{80} << 20},
+                      {"accepted_by_75", false}};
+    Json& v = r74["validation"];
+    v["measured_difference_ms"] = tuned_ms - base_ms;
+    const auto split_ms = [&](const char* p) { return r74[p]["split"]["step_ms"].get<double>(); };
+    v["explained_difference_ms"] = split_ms("profile") - split_ms("baseline_profile");
+    v["noise_ms"] = noise_of_difference({100, 101, 100, 101}, {120, 121, 120, 121});
+    v["explained"] =
+        explains(v["measured_difference_ms"], v["explained_difference_ms"], v["noise_ms"], CloseoutThresholds{});
+    r74["decision"] = decision_json(closeout_decision_of(r74));
   }
   void put(const std::string& name, const Json& contents) const {
     std::ofstream(folder.path() / name, std::ios::trunc) << contents.dump();
@@ -88,6 +130,17 @@ struct HandMadeRun {
     const std::string source = (folder.path() / "76_host_memory.json").string();
     with_sidecar("75_memory_budget_decision.json",
                  budget_record(decide_budget(r76, "76", {}), r76, file_identity(source), "test"));
+    Json last = r74;
+    const auto identity = [&](const char* name) { return file_identity((folder.path() / name).string()); };
+    for (const auto& [profile, file] :
+         {std::pair("profile", "74_trace_tuned.json"), std::pair("baseline_profile", "74_trace_baseline.json")}) {
+      put(file, Json::array({file}));
+      last[profile]["trace"] = identity(file);
+    }
+    last["sources"] = {{"73", identity("73_host_training.json")},
+                       {"76", identity("76_host_memory.json")},
+                       {"75", identity("75_memory_budget_decision.json")}};
+    put("74_profiling_optimization.json", last);
   }
   RunCheck check() const { return check_run(folder.path()); }
 };
@@ -99,7 +152,7 @@ std::string pattern(const RunCheck& check) {
   return text;
 }
 
-// Changes a run, and expects `question` (0 .. 2) to be a no whose reason has `says`.
+// Changes a run, and expects `question` (0 .. 3) to be a no whose reason has `says`.
 template <class Change>
 void expect_no(std::size_t question, const std::string& says, Change change) {
   HandMadeRun run;
@@ -124,15 +177,14 @@ void expect_no_when(std::size_t question, const std::string& says, Change change
 
 BOOST_AUTO_TEST_SUITE(checking_a_run)
 
-BOOST_AUTO_TEST_CASE(a_sound_run_gets_three_yeses_and_74_is_missing) {
+BOOST_AUTO_TEST_CASE(a_sound_run_gets_four_yeses) {
   HandMadeRun run;
   run.write();
   const RunCheck check = run.check();
   for (const Answer& a : check.answers) BOOST_TEST_MESSAGE(a.question << " " << a.reason);
-  BOOST_TEST(pattern(check) == "yyyn");
-  BOOST_TEST(check.answers[3].reason.find("74_profiling_optimization.json") != std::string::npos);
-  BOOST_TEST(check.files.size() == 6U);
-  BOOST_TEST(!check.all_hold());
+  BOOST_TEST(pattern(check) == "yyyy");
+  BOOST_TEST(check.files.size() == 9U);
+  BOOST_TEST(check.all_hold());
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_or_unreadable_record_is_a_no) {
@@ -262,8 +314,69 @@ BOOST_AUTO_TEST_CASE(a_decision_that_changes_nearby_is_a_no) {
   run.conclude();
   run.write();
   const RunCheck check = run.check();
-  BOOST_TEST(pattern(check) == "yynn");
+  BOOST_TEST(pattern(check) == "yyny");
   BOOST_TEST(check.answers[2].reason.find("sensitive") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_close_out_that_lacks_evidence_or_contradicts_it_is_a_no) {
+  const auto removed = [](const char* name) {
+    return [name](HandMadeRun& run) {
+      run.write();
+      fs::remove(run.folder.path() / name);
+    };
+  };
+  expect_no(3, "74_profiling_optimization.json is missing", removed("74_profiling_optimization.json"));
+  expect_no(3, "74_trace_tuned.json is missing", removed("74_trace_tuned.json"));
+  expect_no(3, "sources.73", removed("73_host_training.json"));
+  expect_no(3, "is not the file that the record was made with", [](HandMadeRun& run) {
+    run.write();
+    run.put("74_trace_tuned.json", Json::array());
+  });
+  expect_no(3, "sources.75", [](HandMadeRun& run) {
+    run.write();
+    run.put("75_memory_budget_decision.json", Json::object());
+  });
+  expect_no(3, "names no file of this folder", [](HandMadeRun& run) {
+    run.write();
+    Json last = read_json(run.folder.path() / "74_profiling_optimization.json");
+    last["profile"]["trace"]["file"] = "../elsewhere.json";
+    run.put("74_profiling_optimization.json", last);
+  });
+  expect_no_when(3, "another profiler owns CUPTI", [](HandMadeRun& run) {
+    run.r74["profile"] = {{"tool", nullptr}, {"unavailable", "another profiler owns CUPTI"}};
+  });
+  expect_no_when(3, "sum of compute, exposed transfer and idle",
+                 [](HandMadeRun& run) { run.r74["profile"]["idle_ratio"] = 0.2; });
+  expect_no_when(3, "split.step_ms", [](HandMadeRun& run) { run.r74["profile"]["split"]["compute_ms"] = 1.0; });
+  expect_no_when(3, "the parts of a step sum to",
+                 [](HandMadeRun& run) { run.r74["profile"]["step_time_by_events_ms"] = 125.0; });
+  expect_no_when(3, "overhead", [](HandMadeRun& run) { run.r74["profile"]["overhead"] = 1.5; });
+  expect_no_when(3, "validation.profile_complete",
+                 [](HandMadeRun& run) { run.r74["profile"]["completeness"]["dropped"] = 1; });
+  expect_no_when(3, "the profile is incomplete", [](HandMadeRun& run) {
+    run.r74["profile"]["completeness"]["unattributed"] = 1;
+    run.r74["validation"]["profile_complete"] = false;
+    run.conclude();
+  });
+  expect_no_when(3, "validation.measured_difference_ms",
+                 [](HandMadeRun& run) { run.r74["validation"]["measured_difference_ms"] = 21.0; });
+  expect_no_when(3, "validation.noise_ms", [](HandMadeRun& run) { run.r74["validation"]["noise_ms"] = 50.0; });
+  expect_no_when(3, "the profile explains", [](HandMadeRun& run) {
+    run.r74["profile"] = HandMadeRun::profile(125);  // 24 ms of 20
+    run.conclude();
+  });
+  expect_no_when(3, "validation.explained", [](HandMadeRun& run) {
+    run.r74["profile"] = HandMadeRun::profile(125);
+    run.conclude();
+    run.r74["validation"]["explained"] = true;
+  });
+  expect_no_when(3, "summary.time_delta_ms", [](HandMadeRun& run) { run.r74["summary"]["time_delta_ms"] = 15.0; });
+  expect_no_when(3, "decision.decision", [](HandMadeRun& run) { run.r74["decision"]["decision"] = "accept"; });
+  expect_no_when(3, "trained something else",
+                 [](HandMadeRun& run) { run.r74["candidates"][1]["metrics"]["eval_loss"] = 9.4; });
+  expect_no_when(3, "losses of its repeats differ",
+                 [](HandMadeRun& run) { run.r74["candidates"][1]["metrics"]["samples"][2]["loss"] = 9.0001; });
+  expect_no_when(3, "not two candidates", [](HandMadeRun& run) { run.r74["candidates"].erase(1); });
 }
 
 // Records that this program wrote once are still what it would conclude today.

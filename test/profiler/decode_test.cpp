@@ -194,6 +194,35 @@ BOOST_AUTO_TEST_CASE(a_step_begins_when_the_work_before_it_is_done) {
   BOOST_TEST((p.steps[0].time.begin == 120 && p.steps[0].time.end == 200));
 }
 
+// A host that is ahead has issued a step before the device begins it: nothing of the host's overlaps the step then.
+BOOST_AUTO_TEST_CASE(one_step_of_a_profile_keeps_the_ranges_and_calls_that_issued_its_work) {
+  Bytes b;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const std::uint64_t issued = kOrigin + 10 + 10 * i, begin = kOrigin + 100 + 100 * i;
+    b.external(kRange, 20 + 2 * i + 1, 100 + i);
+    b.record(kRuntime, 40).u32(4, 1).u64(8, issued).u64(16, issued + 2).u32(28, 42).u32(32, 100 + i);
+    b.kernel(begin, begin + 90, 13, 100 + i, "k");
+  }
+  Recording r = recording_of({b.span()});
+  r.ranges.clear();
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    const Nanoseconds issued = kOrigin + 9 + 10 * static_cast<Nanoseconds>(i);
+    r.ranges.push_back({20 + 2 * i, 0, Phase::none, -1, kStepRange, {issued, issued + 8}, 42});
+    r.ranges.push_back({20 + 2 * i + 1, 20 + 2 * i, Phase::optimizer, -1, "optimizer", {issued, issued + 7}, 42});
+  }
+  const Profile whole = decode(r);
+  BOOST_TEST_REQUIRE(whole.steps.size() == 3);
+  const Profile p = of_step(whole, 2);
+  BOOST_TEST_REQUIRE(p.device.size() == 1);
+  BOOST_TEST(p.device[0].time.begin == 300);
+  BOOST_TEST_REQUIRE(p.host.size() == 1);
+  BOOST_TEST(p.host[0].correlation == 102);
+  BOOST_TEST_REQUIRE(p.ranges.size() == 2);
+  BOOST_TEST(p.ranges[0].id == 24);
+  BOOST_TEST(p.ranges[1].id == 25);
+  BOOST_CHECK_THROW(of_step(whole, 3), std::out_of_range);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

@@ -1,0 +1,111 @@
+// memory_timeline.cpp - see memory_timeline.h: the recorder, and the peak explained.
+#include "profiler/memory_timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace spillway::profiler {
+namespace {
+
+std::uint64_t number_of(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+
+std::vector<LiveBlock> values(const std::map<std::uint64_t, LiveBlock>& blocks) {
+  std::vector<LiveBlock> all;
+  all.reserve(blocks.size());
+  for (const auto& [address, block] : blocks) all.push_back(block);
+  return all;
+}
+
+}  // namespace
+
+const char* to_string(memory::MemoryEvent::Kind kind) {
+  constexpr std::array<const char*, 5> kNames = {"allocate", "free", "segment_allocate", "segment_release",
+                                                 "out_of_memory"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+MemoryRecorder::MemoryRecorder(memory::CachingAllocator& allocator, std::size_t most_points)
+    : allocator_(allocator), most_points_(most_points) {
+  for (const auto& segment : allocator.snapshot())
+    for (const auto& block : segment.blocks) {
+      if (!block.allocated) continue;
+      const std::uint64_t address = number_of(segment.address) + static_cast<std::uint64_t>(block.offset);
+      live_[address] = {
+          address, block.bytes, block.requested, block.category, "(before the recording)", number_of(segment.stream)};
+    }
+  allocator_.set_listener([this](const memory::MemoryEvent& e, const memory::Stats& s) { hear(e, s); });
+}
+
+MemoryRecorder::~MemoryRecorder() {
+  allocator_.set_listener(nullptr);
+}
+
+void MemoryRecorder::begin(std::function<Nanoseconds()> clock) {
+  clock_ = std::move(clock);
+  timeline_ = {};
+  timeline_.standing = values(live_);
+}
+
+MemoryTimeline MemoryRecorder::end() {
+  clock_ = nullptr;
+  timeline_.segments = allocator_.snapshot();
+  timeline_.left = values(live_);
+  return std::exchange(timeline_, {});
+}
+
+void MemoryRecorder::hear(const memory::MemoryEvent& event, const memory::Stats& stats) {
+  using Kind = memory::MemoryEvent::Kind;
+  const std::uint64_t address = number_of(event.address);
+  std::string owner(event.owner);
+  if (event.kind == Kind::free) {
+    const auto it = live_.find(address);
+    if (it != live_.end()) {
+      owner = std::move(it->second.owner);
+      live_.erase(it);
+    }
+  } else if (event.kind == Kind::allocate) {
+    live_[address] = {address, event.bytes, event.requested, event.category, owner, number_of(event.stream)};
+  }
+  if (!clock_) return;
+  if (timeline_.points.size() == most_points_) {
+    ++timeline_.dropped;
+    return;
+  }
+  timeline_.points.push_back({event.kind, event.category, event.bytes, event.requested, address, std::move(owner),
+                              number_of(event.stream), clock_(), stats.allocated, stats.reserved, stats.by_category});
+}
+
+Peak peak_of(const MemoryTimeline& timeline) {
+  using Kind = memory::MemoryEvent::Kind;
+  Peak peak;
+  for (const LiveBlock& block : timeline.standing) {
+    peak.allocated += block.bytes;
+    peak.by_category[static_cast<std::size_t>(block.category)] += block.bytes;
+  }
+  for (std::size_t i = 0; i < timeline.points.size(); ++i) {
+    const MemoryPoint& p = timeline.points[i];
+    if (p.allocated <= peak.allocated) continue;
+    peak.index = static_cast<std::ptrdiff_t>(i);
+    peak.at = p.at;
+    peak.allocated = p.allocated;
+    peak.by_category = p.by_category;
+    peak.reserved = p.reserved;
+  }
+  if (peak.index < 0 && !timeline.points.empty()) peak.reserved = timeline.points.front().reserved;
+  std::map<std::uint64_t, LiveBlock> live;
+  for (const LiveBlock& block : timeline.standing) live[block.address] = block;
+  for (std::ptrdiff_t i = 0; i <= peak.index; ++i) {
+    const MemoryPoint& p = timeline.points[static_cast<std::size_t>(i)];
+    if (p.kind == Kind::allocate) live[p.address] = {p.address, p.bytes, p.requested, p.category, p.owner, p.stream};
+    if (p.kind == Kind::free) live.erase(p.address);
+  }
+  peak.blocks = values(live);
+  std::stable_sort(peak.blocks.begin(), peak.blocks.end(),
+                   [](const LiveBlock& a, const LiveBlock& b) { return a.bytes > b.bytes; });
+  return peak;
+}
+
+}  // namespace spillway::profiler
