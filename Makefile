@@ -173,7 +173,7 @@ FIBERS := $(wildcard runtime/hostcuda/fiber*.cpp)
 # The first two are about the host device itself, or drive the store with tasks of it.
 ALL_SUITES := runtime/hostcuda runtime/activation runtime/memory kernels model data profiler decision
 SUITES := $(if $(filter cuda,$(VARIANT)),$(filter-out runtime/hostcuda runtime/activation,$(ALL_SUITES)),$(ALL_SUITES))
-TSAN_SUITES := runtime/hostcuda runtime/activation model
+TSAN_SUITES := runtime/hostcuda runtime/activation model profiler
 
 comma := ,
 CXX := g++

@@ -44,6 +44,7 @@ run="gpu_check_$(date -u +%Y%m%dT%H%M%SZ)"
 check chain make chain DEVICE=cuda MODEL=qwen2.5-0.5b SEQ=768 STRATEGIES=baseline,checkpoint,offload,hybrid,offload-pageable \
   RUN="$run"
 check boundary make oom-boundary DEVICE=cuda MODEL=small MEMORY_CAP_MB=512 RUN="${run}_boundary"
+check check make check DEVICE=cuda RUN="$run"
 cp "results/$run"/*.json "results/${run}_boundary"/*.json "$out/" 2>/dev/null
 if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
   check peer python3 test/peer/peer.py --model qwen2.5-0.5b --seq 768 --device cuda --warmup 3 --iters 10

@@ -102,7 +102,7 @@ BOOST_AUTO_TEST_CASE(ranges_nest_phase_layer_operator_within_the_step) {
   BOOST_TEST((phases == std::set<std::string>{"forward", "backward", "optimizer"}));
 }
 
-BOOST_AUTO_TEST_CASE(a_step_that_fails_leaves_no_range_open) {
+BOOST_AUTO_TEST_CASE(a_step_that_fails_leaves_no_range_open, *boost::unit_test::enable_if<kHostDevice>()) {
   const model::Config config = tied_config();
   model::Trainer trainer(config, {.batch = 2, .seq = 15}, machine.allocator);
   randomize(trainer.parameters(), 3);
