@@ -54,7 +54,7 @@ PROGRAM := build/$(DEVICE)/spillway
 
 # ---- commands -------------------------------------------------------------------------------------------------------
 .DEFAULT_GOAL := help
-.PHONY: help baseline bench oom-boundary decide profile chain check train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
+.PHONY: help baseline bench oom-boundary decide profile chain check report train explain info verify test cuda lint bench-peer bench-alloc bench-kernels readme clean deps-% program \
         test-programs
 
 # Flags of the program from the variables that are set. The values travel through the environment, so that no
@@ -109,6 +109,10 @@ decide: deps-build ## 75: a 76 record's decision under a grid of budgets (INPUT,
 check: deps-build ## the protocol's four questions of a run (RUN; default: the latest)
 	+@$(BUILD) VARIANT=$(DEVICE) program
 	@$(PROGRAM) check "results/$${RUN:-latest}" $(ARGS)
+
+report: deps-build ## a run as one page, results/<run>/report.html, from its files alone (RUN; default: the latest)
+	+@$(BUILD) VARIANT=$(DEVICE) program
+	@$(PROGRAM) report "results/$${RUN:-latest}" $(ARGS)
 
 train: deps-build ## train on a text file and print the loss (DATA=file, MODEL STRATEGY STEPS SEQ ...)
 	+@$(BUILD) VARIANT=$(DEVICE) program
@@ -165,7 +169,7 @@ deps-%:
 	@test/dependencies.sh $*
 
 # ---- what is built ----------------------------------------------------------------------------------------------------
-FOLDERS := kernels runtime runtime/memory runtime/activation model data profiler decision
+FOLDERS := kernels runtime runtime/memory runtime/activation model data profiler decision decision/report
 KERNELS := $(wildcard kernels/*.cu)
 LIBRARY := $(foreach p,$(FOLDERS),$(wildcard $(p)/*.cpp))
 HOSTCUDA := $(filter-out runtime/hostcuda/fiber%.cpp,$(wildcard runtime/hostcuda/*.cpp))

@@ -262,6 +262,11 @@ int run(int argc, char** argv) {
   k->add_option("folder", check.folder, "the run's folder")->required();
   k->callback([&] { command = [&] { return decision::check_records(check); }; });
 
+  decision::ReportCommand report;
+  auto* r = app.add_subcommand("report", "a run's folder as one page: report.html in it");
+  r->add_option("folder", report.folder, "the run's folder")->capture_default_str();
+  r->callback([&] { command = [&] { return decision::report(report); }; });
+
   decision::TrainCommand train;
   train.workload.seq = 256;
   train.workload.adamw.lr = 1e-3;

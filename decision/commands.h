@@ -70,6 +70,12 @@ struct ProfileCommand {
 };
 int profile(const ProfileCommand& command);
 
+struct ReportCommand {
+  std::string folder = "results/latest";
+};
+// report.html in the folder, from its files alone.
+int report(const ReportCommand& command);
+
 // 73, 76, 75 and 74 into one run folder, then check.
 struct ChainCommand {
   WorkloadOptions workload;         // of both experiments, but for its seq
