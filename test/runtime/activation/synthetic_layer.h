@@ -91,7 +91,9 @@ class SyntheticOperators final : public activation::StepOperators {
  private:
   Value* at(int layer, int tensor) const { return static_cast<Value*>(store_.tensor(layer, tensor)); }
   Value* gradient() const { return static_cast<Value*>(memory_.data()); }
-  void run(std::function<void()> task) { check(hostcuda::enqueue("cudaLaunchKernel", "task", compute_, std::move(task))); }
+  void run(std::function<void()> task) {
+    check(hostcuda::enqueue("cudaLaunchKernel", "task", compute_, std::move(task)));
+  }
   void fold(std::vector<Value*> in, Value salt) {
     run([g = gradient(), in = std::move(in), salt] { compute_fold(g, in, salt); });
   }
