@@ -131,12 +131,14 @@ std::string Plot::pixel(double y) const {
 }
 
 void Plot::axis_x(const std::vector<double>& ticks, std::string_view title) {
+  constexpr double kAtEdge = 0.985;  // a number there would stand out of the page
   // Every second number goes on a narrow page.
   bool minor = false;
   for (const double tick : ticks) {
     grid_ += fmt::format(R"(<line class="grid" x1="{0}" x2="{0}" y1="0" y2="{1}"/>)", percent(tick), height_);
-    grid_ += fmt::format(R"(<text class="tick{}" x="{}" y="{}" text-anchor="middle">{}</text>)", minor ? " minor" : "",
-                         percent(tick), height_ + 18, tick_text(tick));
+    grid_ += fmt::format(R"(<text class="tick{}" x="{}" y="{}" text-anchor="{}">{}</text>)", minor ? " minor" : "",
+                         percent(tick), height_ + 18, name_of(x_.at(tick) > kAtEdge ? Anchor::end : Anchor::middle),
+                         tick_text(tick));
     minor = !minor;
   }
   if (!title.empty())

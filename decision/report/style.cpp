@@ -20,6 +20,7 @@ html{-webkit-text-size-adjust:100%;scroll-behavior:smooth}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif}
 main,header,footer{max-width:1080px;margin:0 auto;padding:0 28px}
 header{padding-top:48px}
+main{overflow-x:clip}
 h1{font-size:30px;line-height:1.2;font-weight:650;letter-spacing:-.015em;margin:0 0 8px;overflow-wrap:anywhere}
 h2{font-size:22px;line-height:1.25;font-weight:650;letter-spacing:-.01em;margin:0 0 10px}
 h3{font-size:16px;font-weight:650;margin:36px 0 8px}
@@ -94,7 +95,7 @@ td:last-child,thead th:last-child{padding-right:2px}
 .cell.reject{background:var(--bad);color:var(--bad-ink)}
 details{border-top:1px solid var(--rule);padding:8px 0}
 summary{cursor:pointer;font-size:14px;font-weight:500;overflow-wrap:anywhere}
-figure{margin:18px 0 22px;padding-bottom:1px;overflow-x:clip}
+figure{margin:18px 0 22px;padding-bottom:1px}
 figcaption{font-size:14px;color:var(--soft);margin-top:6px;max-width:54em}
 .legend{list-style:none;margin:10px 0;padding:0;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
 .key{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;vertical-align:-1px;background:var(--key,transparent)}
