@@ -20,16 +20,20 @@ using namespace spillway::profiler;
 
 struct Device {
   static constexpr std::int64_t kCount = 1 << 20;
-  Device() { check(cudaMalloc(&data, kCount * sizeof(float))); }
+  Device() {
+    check(cudaMalloc(&data, kCount * sizeof(float)));
+    check(cudaMalloc(&other, kCount * sizeof(float)));
+  }
   ~Device() {
     cudaDeviceSynchronize();
     cudaFree(data);
+    cudaFree(other);
   }
   Device(const Device&) = delete;
   void fill(float value) { kernels::fill(data, value, kCount, compute.get()); }
-  void clear() { check(cudaMemsetAsync(data, 0, kCount * sizeof(float), copy.get())); }
+  void clear() { check(cudaMemsetAsync(other, 0, kCount * sizeof(float), copy.get())); }
   Stream compute{"compute"}, copy{"copy"};
-  float* data = nullptr;
+  float *data = nullptr, *other = nullptr;  // of the compute and of the copy stream
 };
 
 const RangeSpan& range_of(const Profile& p, const DeviceActivity& a) {

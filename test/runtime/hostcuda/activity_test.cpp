@@ -200,6 +200,7 @@ BOOST_AUTO_TEST_CASE(a_flush_gives_what_is_finished_and_a_forced_one_the_rest_wi
   flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   const auto all = kernels();
   gate.open = true;
+  check(cudaStreamSynchronize(a.get()));  // the gate is read until then
   BOOST_TEST_REQUIRE(all.size() == 2);
   BOOST_TEST(all[0].end > 0u);
   BOOST_TEST(all[1].start == 0u);
@@ -262,17 +263,18 @@ BOOST_AUTO_TEST_CASE(nothing_is_recorded_of_what_nobody_asked_for) {
 BOOST_AUTO_TEST_CASE(recording_does_not_order_two_streams) {
 #if defined(__SANITIZE_THREAD__)
   static int shared = 0;
+  static std::atomic<int> passed{0};
   expect_report("ThreadSanitizer: data race", [this] {
-    for (int i = 0; i < 50; ++i) {
-      // Well apart in time, so that only an order made by the recording could hide the race.
-      run_on(a, [] { shared = 1; });
-      run_on(b, [] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        shared = 2;
-      });
-      check(cudaStreamSynchronize(a.get()));
-      check(cudaStreamSynchronize(b.get()));
-    }
+    passed = 0;
+    run_on(a, [] { shared = 1; });
+    run_on(a, [] { passed.store(1, std::memory_order_relaxed); });
+    // The other stream's write comes when all of the first's record is made, and nothing but recording could order it.
+    run_on(b, [] {
+      while (passed.load(std::memory_order_relaxed) == 0) std::this_thread::yield();
+    });
+    run_on(b, [] { shared = 2; });
+    check(cudaStreamSynchronize(a.get()));
+    check(cudaStreamSynchronize(b.get()));
   });
 #endif
 }
