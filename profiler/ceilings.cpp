@@ -54,12 +54,13 @@ class Pinned {
   void* data_ = nullptr;
 };
 
+constexpr int kRuns = 8;
+
 // Seconds of one run of `work`: the median of the faster half of a few, after one that does not count.
-double best_seconds(const Stream& stream, const std::function<void()>& work) {
-  constexpr int kRuns = 8;
+double best_seconds(const Stream& stream, const std::function<void()>& work, int runs = kRuns) {
   Event start(Event::Timing::on), stop(Event::Timing::on);
   std::vector<double> seconds;
-  for (int i = 0; i <= kRuns; ++i) {
+  for (int i = 0; i <= runs; ++i) {
     start.record(stream.get());
     work();
     stop.record(stream.get());
@@ -67,14 +68,23 @@ double best_seconds(const Stream& stream, const std::function<void()>& work) {
     if (i > 0) seconds.push_back(static_cast<double>(elapsed_ms(start, stop)) / 1e3);
   }
   std::sort(seconds.begin(), seconds.end());
-  return seconds[kRuns / 4];
+  return seconds[static_cast<std::size_t>(runs) / 4];
 }
 
-std::optional<double> copy_gbs(const Stream& stream, void* to, const void* from, cudaMemcpyKind kind, double bytes) {
+// As many bytes as take some tens of milliseconds: a link may be a thousand times slower than another.
+std::optional<double> copy_gbs(const Stream& stream, void* to, const void* from, cudaMemcpyKind kind,
+                               double times_moved) {
   if (!to || !from) return std::nullopt;
-  const double seconds = best_seconds(
-      stream, [&] { check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(kCopyBytes), kind, stream.get())); });
-  return bytes / seconds / 1e9;
+  const auto seconds = [&](std::int64_t bytes, int runs) {
+    const auto copy = [&] { check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream.get())); };
+    return best_seconds(stream, copy, runs);
+  };
+  constexpr std::int64_t kProbeBytes = 256 << 10;
+  constexpr double kEnoughSeconds = 0.02;
+  const double fit = kEnoughSeconds / seconds(kProbeBytes, 1) * static_cast<double>(kProbeBytes);
+  const std::int64_t bytes =
+      std::clamp(static_cast<std::int64_t>(std::min(fit, static_cast<double>(kCopyBytes))), kProbeBytes, kCopyBytes);
+  return times_moved * static_cast<double>(bytes) / seconds(bytes, kRuns) / 1e9;
 }
 
 template <class T>
@@ -103,10 +113,9 @@ Ceilings measure_ceilings(CeilingType type) {
                                               : product_tflops<float>(stream, type);
   const Scratch from(kCopyBytes), to(kCopyBytes);
   const Pinned host(kCopyBytes);
-  const double bytes = static_cast<double>(kCopyBytes);
-  best.memory_gbs = copy_gbs(stream, to.data(), from.data(), cudaMemcpyDeviceToDevice, 2 * bytes);
-  best.host_to_device_gbs = copy_gbs(stream, to.data(), host.data(), cudaMemcpyHostToDevice, bytes);
-  best.device_to_host_gbs = copy_gbs(stream, host.data(), from.data(), cudaMemcpyDeviceToHost, bytes);
+  best.memory_gbs = copy_gbs(stream, to.data(), from.data(), cudaMemcpyDeviceToDevice, 2);
+  best.host_to_device_gbs = copy_gbs(stream, to.data(), host.data(), cudaMemcpyHostToDevice, 1);
+  best.device_to_host_gbs = copy_gbs(stream, host.data(), from.data(), cudaMemcpyDeviceToHost, 1);
   return best;
 }
 

@@ -36,7 +36,7 @@ profiler::Profile three_steps() {
                         0,
                         0,
                         64});
-    p.steps.push_back({{at, at + length}, 0});
+    p.steps.push_back({{at, at + length}});
     at += length + 50'000;
   }
   return p;
