@@ -1,5 +1,6 @@
-// closeout_measuring.cpp - the measuring half of experiment 74. Unprofiled and profiled runs of both candidates take
-// turns, so that a machine that slows down slows all four; times come from the unprofiled ones alone.
+// closeout_measuring.cpp - the measuring half of experiment 74. The candidates take turns, and each unprofiled repeat is
+// followed at once by the profiled one that is to explain it, so that a machine that slows down slows both; times come
+// from the unprofiled ones alone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -147,9 +148,8 @@ Closeout run_closeout(const CloseoutOptions& options, const TunedChoice& choice,
       Measurement& m = both[i]->measured;
       measure(workload, tokens, options.steps, repeat, m, watcher);
       if (m.status == "oom") throw Error(fmt::format("{} ({}): {}", m.name, m.strategy, m.error));
-    }
-    for (const int i : orders[static_cast<std::size_t>(repeat)])
       repeats[i].push_back(profile_repeat(workload, tokens, options.steps, repeat, both[i]->profiled, watcher));
+    }
   }
   for (const std::string& strategy : strategies)
     c.timelines.push_back({strategy, record_memory(workload, tokens, strategy, watcher)});
