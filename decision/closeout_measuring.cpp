@@ -1,6 +1,6 @@
-// closeout_measuring.cpp - the measuring half of experiment 74. The candidates take turns, and each unprofiled repeat is
-// followed at once by the profiled one that is to explain it, so that a machine that slows down slows both; times come
-// from the unprofiled ones alone.
+// closeout_measuring.cpp - the measuring half of experiment 74. Behind every unprofiled step of a candidate comes a
+// profiled one, in the same run, so that a machine that slows down for a moment slows both: the times of the former,
+// the reasons of the latter. The candidates take turns, a repeat each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,54 +11,43 @@
 #include "decision/profiling_closeout.h"
 #include "profiler/ceilings.h"
 #include "profiler/recorder.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace spillway::decision {
 namespace {
 
 using profiler::Profile;
 
-// A profiled step, in the repeat that it is of.
 struct ProfiledStep {
   double step_ms = 0;  // by events
-  int repeat = 0;
-  std::size_t index = 0;
-};
-
-// A repeat as measure() runs it, but for the recorder around its measured steps. Everything of it is kept: which step
-// is the one with the median time shows only after the last.
-struct ProfiledRepeat {
   Profile profile;
   profiler::MemoryTimeline memory;
 };
 
-ProfiledRepeat profile_repeat(const Workload& workload, const Tokens& tokens, const Steps& steps, int repeat,
-                              Measurement& m, const Watcher& watcher) {
-  memory::CudaDeviceMemory device;
-  memory::CachingAllocator allocator(device);
-  profiler::MemoryRecorder memory(allocator);
-  auto trainer = workload.trainer(m.strategy, allocator);
-  const auto show = [&](const char* what, int done, int all) {
-    if (watcher.stop()) throw Interrupted("interrupted");
-    watcher.progress(
-        fmt::format("repeat {}/{}  {}, profiled  {} {}/{}", repeat + 1, steps.repeats, m.name, what, done, all));
-  };
-  for (int i = 0; i < steps.warmup; ++i) {
-    show("warm-up", i + 1, steps.warmup);
-    trainer->step(tokens.training);
+// Everything is kept: which step is the one with the median time shows only after the last.
+class Profiling final : public Companion {
+ public:
+  Profiling(memory::Allocator& allocator, const Tokens& tokens, int repeat, Measurement& m,
+            std::vector<ProfiledStep>& steps)
+      : memory_(allocator), tokens_(tokens), repeat_(repeat), m_(m), steps_(steps) {}
+
+  void after_step(model::Trainer& trainer, int) override {
+    profiler::Recorder recorder;
+    for (const auto& [stream, name] : trainer.streams()) recorder.name_stream(stream, name);
+    memory_.begin(recorder.clock());
+    const model::StepResult step = trainer.step(tokens_.training);
+    m_.samples.push_back({repeat_, step.step_ms, step.loss});
+    Profile profile = recorder.stop();
+    steps_.push_back({step.step_ms, std::move(profile), memory_.end()});
   }
-  ProfiledRepeat result;
-  profiler::Recorder recorder;
-  for (const auto& [stream, name] : trainer->streams()) recorder.name_stream(stream, name);
-  memory.begin(recorder.clock());
-  for (int i = 0; i < steps.iters; ++i) {
-    show("step", i + 1, steps.iters);
-    const model::StepResult step = trainer->step(tokens.training);
-    m.samples.push_back({repeat, step.step_ms, step.loss});
-  }
-  result.profile = recorder.stop();
-  result.memory = memory.end();
-  return result;
-}
+
+ private:
+  profiler::MemoryRecorder memory_;
+  const Tokens& tokens_;
+  int repeat_;
+  Measurement& m_;
+  std::vector<ProfiledStep>& steps_;
+};
 
 void add(profiler::Completeness& sum, const profiler::Completeness& c) {
   sum.records += c.records;
@@ -68,36 +57,30 @@ void add(profiler::Completeness& sum, const profiler::Completeness& c) {
   sum.unattributed += c.unattributed;
 }
 
-// The profiled step with the (lower) median time, cut out of its repeat.
-void take_median_step(const std::vector<ProfiledRepeat>& repeats, int iters, ProfiledCandidate& c) {
-  std::vector<ProfiledStep> steps;
-  for (std::size_t i = 0; i < c.profiled.samples.size(); ++i) {
-    const Sample& s = c.profiled.samples[i];
-    steps.push_back({s.step_time_ms, s.repeat, i % static_cast<std::size_t>(iters)});
-  }
-  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.step_ms < b.step_ms; });
-  const ProfiledStep& median = steps[(steps.size() - 1) / 2];
-  const ProfiledRepeat& repeat = repeats[static_cast<std::size_t>(median.repeat)];
-  // A step of which no work was recorded has no span; then there is no telling which is which.
-  if (repeat.profile.steps.size() != static_cast<std::size_t>(iters)) return;
-  c.step = profiler::of_step(repeat.profile, median.index);
+// The profiled step with the (lower) median time.
+void take_median_step(const std::vector<ProfiledStep>& steps, ProfiledCandidate& c) {
+  std::vector<const ProfiledStep*> by_time;
+  for (const ProfiledStep& s : steps) by_time.push_back(&s);
+  std::sort(by_time.begin(), by_time.end(), [](const auto* a, const auto* b) { return a->step_ms < b->step_ms; });
+  const ProfiledStep& median = *by_time[(by_time.size() - 1) / 2];
+  if (median.profile.steps.empty()) return;  // no work of it was recorded
+  c.step = profiler::of_step(median.profile, 0);
   c.step->completeness = c.completeness;
-  c.memory = repeat.memory;
+  c.memory = median.memory;
   c.step_events_ms = median.step_ms;
   c.analysis = profiler::analyze(*c.step);
 }
 
-bool losses_equal(const Measurement& a, const Measurement& b) {
-  if (!a.losses_agree || !b.losses_agree || !same_bits(*a.eval_loss, *b.eval_loss)) return false;
-  return std::equal(a.samples.begin(), a.samples.end(), b.samples.begin(), b.samples.end(),
+bool same_losses(const std::vector<Sample>& a, const std::vector<Sample>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Sample& x, const Sample& y) { return same_bits(x.loss, y.loss); });
 }
 
-// What was profiled is what was measured: the same losses after the same steps.
-bool profile_is_of(const ProfiledCandidate& c) {
-  return std::equal(c.measured.samples.begin(), c.measured.samples.end(), c.profiled.samples.begin(),
-                    c.profiled.samples.end(),
-                    [](const Sample& x, const Sample& y) { return same_bits(x.loss, y.loss); });
+// Of both candidates, in every step, profiled or not, and in the evaluation behind them.
+bool losses_equal(const ProfiledCandidate& a, const ProfiledCandidate& b) {
+  return a.measured.losses_agree && b.measured.losses_agree &&
+         same_bits(*a.measured.eval_loss, *b.measured.eval_loss) &&
+         same_losses(a.measured.samples, b.measured.samples) && same_losses(a.profiled.samples, b.profiled.samples);
 }
 
 profiler::CeilingType ceiling_type(const std::string& dtype) {
@@ -141,16 +124,16 @@ Closeout run_closeout(const CloseoutOptions& options, const TunedChoice& choice,
   watcher.progress("ceilings");
   c.ceilings = profiler::measure_ceilings(ceiling_type(workload.options().dtype));
 
-  std::vector<ProfiledRepeat> repeats[2];
+  std::vector<ProfiledStep> steps[2];
   const auto orders = balanced_order(2, options.steps.repeats, workload.options().seed);
-  for (int repeat = 0; repeat < options.steps.repeats; ++repeat) {
+  for (int repeat = 0; repeat < options.steps.repeats; ++repeat)
     for (const int i : orders[static_cast<std::size_t>(repeat)]) {
       Measurement& m = both[i]->measured;
-      measure(workload, tokens, options.steps, repeat, m, watcher);
+      measure(workload, tokens, options.steps, repeat, m, watcher, [&](memory::Allocator& allocator) {
+        return std::make_unique<Profiling>(allocator, tokens, repeat, both[i]->profiled, steps[i]);
+      });
       if (m.status == "oom") throw Error(fmt::format("{} ({}): {}", m.name, m.strategy, m.error));
-      repeats[i].push_back(profile_repeat(workload, tokens, options.steps, repeat, both[i]->profiled, watcher));
     }
-  }
   for (const std::string& strategy : strategies)
     c.timelines.push_back({strategy, record_memory(workload, tokens, strategy, watcher)});
   watcher.progress("");
@@ -159,12 +142,12 @@ Closeout run_closeout(const CloseoutOptions& options, const TunedChoice& choice,
     ProfiledCandidate& p = *both[i];
     judge(p.measured);
     if (p.measured.status != "ok") throw Error(fmt::format("{}: {}", p.measured.name, p.measured.error));
-    for (const ProfiledRepeat& r : repeats[i]) {
-      add(p.completeness, r.profile.completeness);
-      p.tool = r.profile.tool;
-      if (p.unavailable.empty()) p.unavailable = r.profile.unavailable;
+    for (const ProfiledStep& s : steps[i]) {
+      add(p.completeness, s.profile.completeness);
+      p.tool = s.profile.tool;
+      if (p.unavailable.empty()) p.unavailable = s.profile.unavailable;
     }
-    if (p.unavailable.empty()) take_median_step(repeats[i], options.steps.iters, p);
+    if (p.unavailable.empty()) take_median_step(steps[i], p);
     if (!p.analysis) continue;
     profiler::BottleneckInput input;
     input.analysis = *p.analysis;
@@ -181,7 +164,7 @@ Closeout run_closeout(const CloseoutOptions& options, const TunedChoice& choice,
   CloseoutFigures& f = c.figures;
   f.profiled = c.baseline.analysis && c.tuned.analysis;
   f.profile_complete = f.profiled && c.baseline.completeness.complete() && c.tuned.completeness.complete();
-  f.loss_equal = losses_equal(base, tuned) && profile_is_of(c.baseline) && profile_is_of(c.tuned);
+  f.loss_equal = losses_equal(c.baseline, c.tuned);
   f.time_delta_ms = -c.measured_difference_ms;
   f.samples_per_s_delta = samples_per_s(tuned) - samples_per_s(base);
   f.memory_delta_bytes = static_cast<double>(base.peak_bytes - tuned.peak_bytes);

@@ -8,6 +8,7 @@
 #include "decision/provenance.h"
 #include "decision/table.h"
 #include "model/verify.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace spillway::decision {
 

@@ -11,15 +11,17 @@
 #include "decision/rules.h"
 #include "kernels/launch_error.h"
 #include "kernels/matmul.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace spillway::decision {
 namespace {
 
 // One repeat, added to `m`.
 void run_once(const Workload& workload, const Tokens& tokens, const Steps& o, int repeat, Measurement& m,
-              const Watcher& watcher) {
+              const Watcher& watcher, const MakeCompanion& make_companion) {
   memory::CudaDeviceMemory device;
   memory::CachingAllocator allocator(device);
+  const std::unique_ptr<Companion> companion = make_companion ? make_companion(allocator) : nullptr;
   auto trainer = workload.trainer(m.strategy, allocator);
   const activation::PlanTotals plan = activation::totals(trainer->store().plan(), trainer->store().spec());
   m.recomputes = plan.recompute_flops > 0;
@@ -37,6 +39,7 @@ void run_once(const Workload& workload, const Tokens& tokens, const Steps& o, in
     if (i < o.warmup) continue;
     m.samples.push_back({repeat, step.step_ms, step.loss});
     m.costs.push_back(step.cost);
+    if (companion) companion->after_step(*trainer, i - o.warmup);
   }
 
   const memory::Stats& stats = allocator.stats();
@@ -89,11 +92,11 @@ bool is_out_of_memory(const std::exception& e) {
 }
 
 void measure(const Workload& workload, const Tokens& tokens, const Steps& steps, int repeat, Measurement& m,
-             const Watcher& watcher) {
+             const Watcher& watcher, const MakeCompanion& companion) {
   if (m.status == "oom") return;
   m.batch = workload.options().batch;
   try {
-    run_once(workload, tokens, steps, repeat, m, watcher);
+    run_once(workload, tokens, steps, repeat, m, watcher, companion);
   } catch (const std::exception& e) {
     if (!is_out_of_memory(e)) throw;
     m.status = "oom";

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,10 +61,20 @@ struct Watcher {
   std::function<bool()> stop;
 };
 
+// Something that goes along with a repeat, in the same run: 74's profiling.
+class Companion {
+ public:
+  virtual ~Companion() = default;
+  // Behind each measured step, from 0; it may train steps of its own.
+  virtual void after_step(model::Trainer& trainer, int iteration) = 0;
+};
+// Made before a repeat's trainer, gone before its allocator.
+using MakeCompanion = std::function<std::unique_ptr<Companion>(memory::Allocator&)>;
+
 // One repeat (0 ..), added to `m`. When memory runs out `m` becomes "oom", and further repeats do nothing: its bytes do
 // not depend on the repeat. Nothing of it is left on the device, however it ended. Throws Interrupted.
 void measure(const Workload& workload, const Tokens& tokens, const Steps& steps, int repeat, Measurement& m,
-             const Watcher& watcher);
+             const Watcher& watcher, const MakeCompanion& companion = nullptr);
 // After the last repeat: "invalid", with a reason, when a loss is not finite.
 void judge(Measurement& m);
 

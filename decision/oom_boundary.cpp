@@ -1,5 +1,6 @@
 // oom_boundary.cpp - the search and its probes: see oom_boundary.h.
 #include "decision/oom_boundary.h"
+#include "runtime/memory/caching_allocator.h"
 
 #include <fmt/format.h>
 

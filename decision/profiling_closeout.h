@@ -62,10 +62,10 @@ struct ProfiledCandidate {
   Measurement measured;
   Measurement profiled;                 // its times are the profiler's overhead, nothing else
   std::string tool, unavailable;        // of the profile; why there is none
-  profiler::Completeness completeness;  // of all its repeats
+  profiler::Completeness completeness;  // of all its profiled steps
   // Of the profiled step whose time is the median: what is drawn, analysed and explained.
   std::optional<profiler::Profile> step;
-  profiler::MemoryTimeline memory;  // of that step's repeat
+  profiler::MemoryTimeline memory;  // of that step
   std::optional<profiler::Analysis> analysis;
   double step_events_ms = 0;  // that step's time by events, to hold against the split's sum
   std::optional<profiler::Bottleneck> bottleneck;

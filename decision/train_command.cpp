@@ -8,12 +8,13 @@
 #include "decision/commands.h"
 #include "decision/progress.h"
 #include "kernels/norm.h"
+#include "runtime/memory/caching_allocator.h"
 
 namespace spillway::decision {
 namespace {
 
 // The Euclidean norm of all gradients together.
-double gradient_norm(model::Parameters& parameters, memory::CachingAllocator& allocator, cudaStream_t stream) {
+double gradient_norm(model::Parameters& parameters, memory::Allocator& allocator, cudaStream_t stream) {
   kernels::Index scratch = 0;
   for (const model::Parameter& p : parameters.all())
     scratch = std::max(scratch, kernels::squared_norm_scratch(p.elements()));

@@ -51,8 +51,7 @@ Workload::Workload(const WorkloadOptions& options, const DeviceInfo& device) : o
   if (model::names_a_folder(options_.model)) weights_ = model::Safetensors::open_folder(options_.model);
 }
 
-std::unique_ptr<model::Trainer> Workload::trainer(const std::string& strategy,
-                                                  memory::CachingAllocator& allocator) const {
+std::unique_ptr<model::Trainer> Workload::trainer(const std::string& strategy, memory::Allocator& allocator) const {
   model::TrainerOptions t;
   t.batch = options_.batch;
   t.seq = options_.seq;

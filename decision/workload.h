@@ -39,7 +39,7 @@ class Workload {
   const WorkloadOptions& options() const { return options_; }
   data::TokenSource& tokens() { return *tokens_; }
   // A trainer with this workload's weights: the folder's safetensors, else drawn from the seed.
-  std::unique_ptr<model::Trainer> trainer(const std::string& strategy, memory::CachingAllocator& allocator) const;
+  std::unique_ptr<model::Trainer> trainer(const std::string& strategy, memory::Allocator& allocator) const;
 
  private:
   WorkloadOptions options_;

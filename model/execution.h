@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/work.h"
-#include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/allocator.h"
 #include "runtime/tensor.h"
 
 namespace spillway::model {
@@ -16,7 +16,7 @@ namespace spillway::model {
 using kernels::Index;
 
 struct Execution {
-  memory::CachingAllocator& allocator;
+  memory::Allocator& allocator;
   cudaStream_t stream;
   cublasHandle_t cublas;
 

@@ -59,7 +59,7 @@ void check_tied_head(const Safetensors& files) {
 
 }  // namespace
 
-Parameters::Parameters(const Config& config, memory::CachingAllocator& allocator, cudaStream_t stream)
+Parameters::Parameters(const Config& config, memory::Allocator& allocator, cudaStream_t stream)
     : config_(config), allocator_(allocator), stream_(stream) {
   const auto add = [&](std::string name, std::vector<std::int64_t> shape) {
     std::int64_t elements = 1;

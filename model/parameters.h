@@ -22,7 +22,7 @@ struct Parameter {
 class Parameters {
  public:
   // Allocates every value. Tied models have no lm_head of their own.
-  Parameters(const Config& config, memory::CachingAllocator& allocator, cudaStream_t stream);
+  Parameters(const Config& config, memory::Allocator& allocator, cudaStream_t stream);
 
   // Seeded: weights N(0, 0.02)-like (kernels::fill_random), norms 1, biases 0; each tensor from (seed, its index).
   void initialize(std::uint64_t seed);
@@ -49,7 +49,7 @@ class Parameters {
   void upload(Parameter& p, const StoredTensor& stored, const Tensor<std::uint16_t>& staging);
 
   Config config_;
-  memory::CachingAllocator& allocator_;
+  memory::Allocator& allocator_;
   cudaStream_t stream_;
   std::vector<Parameter> all_;
   std::vector<Layer> layers_;

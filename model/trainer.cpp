@@ -64,7 +64,7 @@ struct Trainer::Impl {
 
 template <class A>
 struct Trainer::Typed final : Impl, private activation::StepOperators {
-  Typed(const Config& c, const TrainerOptions& options, memory::CachingAllocator& allocator)
+  Typed(const Config& c, const TrainerOptions& options, memory::Allocator& allocator)
       : config_(checked(c, options)),
         spec_(layer_spec(config_, options.batch, options.seq, sizeof(A))),
         plan_(plan_of(options, spec_, config_.layers)),
@@ -231,7 +231,7 @@ struct Trainer::Typed final : Impl, private activation::StepOperators {
   activation::Store store_;  // last, so that it goes first: it waits for the device before anything else is destroyed
 };
 
-Trainer::Trainer(const Config& config, const TrainerOptions& options, memory::CachingAllocator& allocator) {
+Trainer::Trainer(const Config& config, const TrainerOptions& options, memory::Allocator& allocator) {
   if (options.precision == Precision::bfloat16)
     impl_ = std::make_unique<Typed<kernels::bfloat16>>(config, options, allocator);
   else

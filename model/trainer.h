@@ -43,7 +43,7 @@ class Trainer {
  public:
   // Allocates parameters; weights are undefined until initialize() or load(). Error when seq exceeds the model's
   // positions, seq < 2, batch < 1, or sizes overflow.
-  Trainer(const Config& config, const TrainerOptions& options, memory::CachingAllocator& allocator);
+  Trainer(const Config& config, const TrainerOptions& options, memory::Allocator& allocator);
   ~Trainer();
 
   Parameters& parameters();

@@ -96,7 +96,7 @@ constexpr int kGoldenSteps = 3;
 }  // namespace
 
 bool verify(const std::filesystem::path& model_folder, const std::filesystem::path& golden_file,
-            const VerifyOptions& options, memory::CachingAllocator& allocator, std::ostream& out) {
+            const VerifyOptions& options, memory::Allocator& allocator, std::ostream& out) {
   const Config config = read_config(model_folder);
   const Safetensors golden = Safetensors::open_file(golden_file);
   const data::TokenBatch train = tokens(golden, "tokens"), eval = tokens(golden, "eval_tokens");

@@ -6,7 +6,7 @@
 #include <iosfwd>
 #include <string>
 
-#include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/allocator.h"
 
 namespace spillway::model {
 
@@ -21,6 +21,6 @@ struct VerifyOptions {
 // after3.<parameter> for every parameter. Prints one line a comparison and a verdict; true when all are within
 // tolerance. Error: a missing file or tensor, a shape that is not the model's.
 bool verify(const std::filesystem::path& model_folder, const std::filesystem::path& golden,
-            const VerifyOptions& options, memory::CachingAllocator& allocator, std::ostream& out);
+            const VerifyOptions& options, memory::Allocator& allocator, std::ostream& out);
 
 }  // namespace spillway::model

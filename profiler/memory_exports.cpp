@@ -43,12 +43,22 @@ void frames(PickleWriter& w, const std::string& owner, memory::Category category
   w.end_list();
 }
 
-void segment(PickleWriter& w, const memory::CachingAllocator::SegmentView& s,
-             const std::map<std::uint64_t, const LiveBlock*>& owners) {
+const char* state_name(memory::BlockState state) {
+  switch (state) {
+    case memory::BlockState::allocated:
+      return "active_allocated";
+    case memory::BlockState::pending:
+      return "active_pending_free";
+    default:
+      return "inactive";
+  }
+}
+
+void segment(PickleWriter& w, const memory::SegmentView& s, const std::map<std::uint64_t, const LiveBlock*>& owners) {
   const auto base = reinterpret_cast<std::uintptr_t>(s.address);
   std::int64_t allocated = 0, requested = 0;
   for (const auto& b : s.blocks)
-    if (b.allocated) allocated += b.bytes, requested += b.requested;
+    if (b.state == memory::BlockState::allocated) allocated += b.bytes, requested += b.requested;
   w.begin_dict().item("device", std::int64_t{0}).text("address").address(base);
   w.item("total_size", s.bytes).item("allocated_size", allocated).item("active_size", allocated);
   w.item("requested_size", requested).text("stream").address(reinterpret_cast<std::uintptr_t>(s.stream));
@@ -58,9 +68,9 @@ void segment(PickleWriter& w, const memory::CachingAllocator::SegmentView& s,
   for (const auto& b : s.blocks) {
     const std::uint64_t address = base + static_cast<std::uint64_t>(b.offset);
     w.begin_dict().text("address").address(address).item("size", b.bytes).item("requested_size", b.requested);
-    w.item("state", b.allocated ? "active_allocated" : "inactive");
+    w.item("state", state_name(b.state));
     const auto owner = owners.find(address);
-    if (b.allocated && owner != owners.end())
+    if (b.state == memory::BlockState::allocated && owner != owners.end())
       frames(w, owner->second->owner, b.category);
     else
       w.text("frames").begin_list().end_list();
@@ -79,10 +89,9 @@ const char* action(Kind kind) {
       return "segment_alloc";
     case Kind::segment_release:
       return "segment_free";
-    case Kind::out_of_memory:
-      break;
+    default:  // the recorder keeps no others
+      return "oom";
   }
-  return "oom";
 }
 
 void entry(PickleWriter& w, const char* name, const MemoryPoint& p) {

@@ -22,28 +22,40 @@ std::vector<LiveBlock> values(const std::map<std::uint64_t, LiveBlock>& blocks) 
 }  // namespace
 
 const char* to_string(memory::MemoryEvent::Kind kind) {
-  constexpr std::array<const char*, 5> kNames = {"allocate", "free", "segment_allocate", "segment_release",
-                                                 "out_of_memory"};
+  constexpr std::array<const char*, 8> kNames = {"allocate",      "free", "segment_allocate", "segment_release",
+                                                 "out_of_memory", "use",  "begin_step",       "end_step"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-MemoryRecorder::MemoryRecorder(memory::CachingAllocator& allocator, std::size_t most_points)
+MemoryRecorder::MemoryRecorder(memory::Allocator& allocator, std::size_t most_points)
     : allocator_(allocator), most_points_(most_points) {
-  for (const auto& segment : allocator.snapshot())
-    for (const auto& block : segment.blocks) {
-      if (!block.allocated) continue;
-      const std::uint64_t address = number_of(segment.address) + static_cast<std::uint64_t>(block.offset);
-      live_[address] = {
-          address, block.bytes, block.requested, block.category, "(before the recording)", number_of(segment.stream)};
-    }
-  allocator_.set_listener([this](const memory::MemoryEvent& e, const memory::Stats& s) { hear(e, s); });
+  listen();
 }
 
 MemoryRecorder::~MemoryRecorder() {
   allocator_.set_listener(nullptr);
 }
 
+// What stands by the allocator's own books, with the owners that are known.
+void MemoryRecorder::listen() {
+  std::map<std::uint64_t, LiveBlock> standing;
+  for (const auto& segment : allocator_.snapshot())
+    for (const auto& block : segment.blocks) {
+      if (block.state != memory::BlockState::allocated) continue;
+      const std::uint64_t address = number_of(segment.address) + static_cast<std::uint64_t>(block.offset);
+      LiveBlock& live = standing[address];
+      live = {
+          address, block.bytes, block.requested, block.category, "(before the recording)", number_of(segment.stream)};
+      if (const auto known = live_.find(address); known != live_.end() && known->second.requested == block.requested &&
+                                                  known->second.category == block.category)
+        live.owner = known->second.owner;
+    }
+  live_ = std::move(standing);
+  allocator_.set_listener([this](const memory::MemoryEvent& e, const memory::Stats& s) { hear(e, s); });
+}
+
 void MemoryRecorder::begin(std::function<Nanoseconds()> clock) {
+  listen();
   clock_ = std::move(clock);
   timeline_ = {};
   timeline_.standing = values(live_);
@@ -51,6 +63,7 @@ void MemoryRecorder::begin(std::function<Nanoseconds()> clock) {
 
 MemoryTimeline MemoryRecorder::end() {
   clock_ = nullptr;
+  allocator_.set_listener(nullptr);
   timeline_.segments = allocator_.snapshot();
   timeline_.left = values(live_);
   return std::exchange(timeline_, {});
@@ -58,6 +71,7 @@ MemoryTimeline MemoryRecorder::end() {
 
 void MemoryRecorder::hear(const memory::MemoryEvent& event, const memory::Stats& stats) {
   using Kind = memory::MemoryEvent::Kind;
+  if (event.kind > Kind::out_of_memory) return;  // steps and uses change nothing that stands
   const std::uint64_t address = number_of(event.address);
   std::string owner(event.owner);
   if (event.kind == Kind::free) {

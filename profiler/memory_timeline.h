@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "profiler/activity.h"
-#include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/allocator.h"
 
 namespace spillway::profiler {
 
@@ -39,18 +39,18 @@ struct LiveBlock {
 };
 
 struct MemoryTimeline {
-  std::vector<LiveBlock> standing;  // when the recording began, by address
-  std::vector<MemoryPoint> points;  // in order
-  std::int64_t dropped = 0;         // events behind the last point, for which there was no room
-  std::vector<memory::CachingAllocator::SegmentView> segments;  // when the recording ended
-  std::vector<LiveBlock> left;                                  // in somebody's hands then, by address
+  std::vector<LiveBlock> standing;            // when the recording began, by address
+  std::vector<MemoryPoint> points;            // in order
+  std::int64_t dropped = 0;                   // events behind the last point, for which there was no room
+  std::vector<memory::SegmentView> segments;  // when the recording ended
+  std::vector<LiveBlock> left;                // in somebody's hands then, by address
 };
 
-// Listens to an allocator while it lives. Made right after the allocator it knows every block's owner; made later, it
-// calls those that it did not see "(before the recording)".
+// Listens to an allocator from its making, and between begin() and end(). Made right after the allocator it knows every
+// block's owner; those that it did not see come it calls "(before the recording)".
 class MemoryRecorder {
  public:
-  explicit MemoryRecorder(memory::CachingAllocator& allocator, std::size_t most_points = 4'000'000);
+  explicit MemoryRecorder(memory::Allocator& allocator, std::size_t most_points = 4'000'000);
   ~MemoryRecorder();
   MemoryRecorder(const MemoryRecorder&) = delete;
   MemoryRecorder& operator=(const MemoryRecorder&) = delete;
@@ -61,9 +61,10 @@ class MemoryRecorder {
   MemoryTimeline end();
 
  private:
+  void listen();
   void hear(const memory::MemoryEvent& event, const memory::Stats& stats);
 
-  memory::CachingAllocator& allocator_;
+  memory::Allocator& allocator_;
   std::size_t most_points_;
   std::map<std::uint64_t, LiveBlock> live_;
   std::function<Nanoseconds()> clock_;  // empty: not recording

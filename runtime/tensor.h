@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/allocator.h"
 
 namespace spillway {
 
@@ -12,7 +12,7 @@ template <class T>
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(memory::CachingAllocator& allocator, std::int64_t elements, memory::Category category, cudaStream_t stream,
+  Tensor(memory::Allocator& allocator, std::int64_t elements, memory::Category category, cudaStream_t stream,
          std::string_view owner)
       : memory_(allocator.allocate(checked_mul(elements, sizeof(T), "tensor bytes"), category, stream, owner)),
         elements_(elements) {}

@@ -43,7 +43,7 @@ class Spans {
 }  // namespace
 
 struct Store::Impl {
-  Impl(const Store& store, memory::CachingAllocator& allocator, cudaStream_t compute, StoreOptions options)
+  Impl(const Store& store, memory::Allocator& allocator, cudaStream_t compute, StoreOptions options)
       : spec(store.spec_), allocator(allocator), compute(compute), options(options) {
     const auto layers = static_cast<std::size_t>(store.training_.layers);
     tensors.resize(layers + 1);
@@ -212,7 +212,7 @@ struct Store::Impl {
   };
 
   const LayerSpec& spec;
-  memory::CachingAllocator& allocator;
+  memory::Allocator& allocator;
   cudaStream_t compute;
   StoreOptions options;
   Stream copy_out{"copy-out"}, copy_in{"copy-in"};
@@ -226,12 +226,12 @@ struct Store::Impl {
   StepCost cost;
 };
 
-Store::Store(const LayerSpec& spec, const Plan& plan, memory::CachingAllocator& allocator, cudaStream_t compute,
+Store::Store(const LayerSpec& spec, const Plan& plan, memory::Allocator& allocator, cudaStream_t compute,
              StoreOptions options)
     : Store(spec, plan, training_schedule(plan, spec), allocator, compute, options) {}
 
-Store::Store(const LayerSpec& spec, Plan plan, Schedule schedule, memory::CachingAllocator& allocator,
-             cudaStream_t compute, StoreOptions options)
+Store::Store(const LayerSpec& spec, Plan plan, Schedule schedule, memory::Allocator& allocator, cudaStream_t compute,
+             StoreOptions options)
     : spec_(spec),
       plan_(std::move(plan)),
       training_(std::move(schedule)),

@@ -10,7 +10,7 @@
 
 #include "runtime/activation/schedule.h"
 #include "runtime/cuda.h"
-#include "runtime/memory/caching_allocator.h"
+#include "runtime/memory/allocator.h"
 #include "runtime/memory/pinned_arena.h"
 
 namespace spillway::activation {
@@ -49,10 +49,10 @@ struct StoreOptions {
 class Store {
  public:
   // Installs a plan: builds its schedule, allocates its host arena (the only host allocation it ever makes).
-  Store(const LayerSpec& spec, const Plan& plan, memory::CachingAllocator& allocator, cudaStream_t compute,
+  Store(const LayerSpec& spec, const Plan& plan, memory::Allocator& allocator, cudaStream_t compute,
         StoreOptions options = {});
   // For tests: run a schedule of your own making.
-  Store(const LayerSpec& spec, Plan plan, Schedule schedule, memory::CachingAllocator& allocator, cudaStream_t compute,
+  Store(const LayerSpec& spec, Plan plan, Schedule schedule, memory::Allocator& allocator, cudaStream_t compute,
         StoreOptions options = {});
   ~Store();  // waits for the device
 

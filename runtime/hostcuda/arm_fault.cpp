@@ -55,7 +55,8 @@ void arm(const std::vector<std::string_view>& parts) {
     if (parts[2] != "illegal-address") throw std::invalid_argument("the third part can only be illegal-address");
     return fail_call(parts[0], k, cudaErrorIllegalAddress, true);
   }
-  fail_call(parts[0], k, parts[0].starts_with("cudaMalloc") ? cudaErrorMemoryAllocation : cudaErrorUnknown);
+  const bool allocates = parts[0].starts_with("cudaMalloc") || parts[0] == "cuMemCreate";
+  fail_call(parts[0], k, allocates ? cudaErrorMemoryAllocation : cudaErrorUnknown);
 }
 
 }  // namespace

@@ -27,6 +27,23 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaGetDevice(int* device) {
+  const Call call("cudaGetDevice");
+  if (call.error() != cudaSuccess) return call.error();
+  if (!device) return answer(cudaErrorInvalidValue);
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  const Call call("cudaDeviceGetAttribute");
+  if (call.error() != cudaSuccess) return call.error();
+  if (!value || attribute != cudaDevAttrMemoryPoolsSupported) return answer(cudaErrorInvalidValue);
+  if (device != 0) return answer(cudaErrorInvalidDevice);
+  *value = 1;
+  return cudaSuccess;
+}
+
 // No CUDA stands behind these calls, and a record that names a version would claim one.
 cudaError_t cudaRuntimeGetVersion(int* version) {
   const Call call("cudaRuntimeGetVersion");

@@ -141,6 +141,16 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
   return cudaSuccess;
 }
 
+// An event that was never recorded has nothing to wait for. "Not ready" is an answer and no error of the thread's.
+cudaError_t cudaEventQuery(cudaEvent_t handle) {
+  const Call call("cudaEventQuery");
+  if (call.error() != cudaSuccess) return call.error();
+  const std::lock_guard lock(events().mutex);
+  const CUevent_st* event = events().find(handle);
+  if (!event) return answer(cudaErrorInvalidResourceHandle);
+  return !event->point || event->point->reached.reached(event->number) ? cudaSuccess : cudaErrorNotReady;
+}
+
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const Call call("cudaEventSynchronize");
   if (call.error() != cudaSuccess) return call.error();

@@ -32,6 +32,7 @@ constexpr bool kMapLarge = true;
 struct Region {
   std::size_t bytes = 0;
   bool mapped = false;  // by mmap, else by the C library
+  bool ours = true;     // to give back; not ours: of virtual_memory.cpp or memory_pool.cpp
 };
 using Regions = std::map<std::uintptr_t, Region>;
 
@@ -84,7 +85,7 @@ void give_back(void* p, const Region& region) {
 // Removes the allocation that begins at p. False when there is none.
 bool forget(Regions& regions, void* p, Region& region) {
   const auto it = regions.find(reinterpret_cast<std::uintptr_t>(p));
-  if (it == regions.end()) return false;
+  if (it == regions.end() || !it->second.ours) return false;
   region = it->second;
   regions.erase(it);
   return true;
@@ -108,6 +109,26 @@ Owner owner_of(const void* p, std::size_t bytes) {
   if (device == Overlap::whole) return Owner::device;
   if (pinned == Overlap::whole) return Owner::pinned;
   return device == Overlap::none && pinned == Overlap::none ? Owner::pageable : Owner::nobody;
+}
+
+bool take_budget(std::size_t bytes) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  if (bytes > m.total || m.used > m.total - bytes) return false;
+  m.used += bytes;
+  return true;
+}
+void return_budget(std::size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  memory().used -= bytes;
+}
+void add_device_range(const void* p, std::size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  memory().device.emplace(reinterpret_cast<std::uintptr_t>(p), Region{bytes, true, false});
+}
+void remove_device_range(const void* p) {
+  const std::lock_guard lock(memory().mutex);
+  memory().device.erase(reinterpret_cast<std::uintptr_t>(p));
 }
 
 void set_device_memory(std::int64_t bytes) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/trainer.h"
-#include "runtime/memory/device_memory.h"
+#include "runtime/memory/caching_allocator.h"
 #include "test/device_controls.h"
 #include "test/fixture.h"
 

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <random>
 
-#include "runtime/memory/device_memory.h"
+#include "runtime/memory/caching_allocator.h"
 #include "test/fixture.h"
 
 namespace spillway::test {
@@ -178,7 +178,7 @@ BOOST_AUTO_TEST_CASE(python_loads_the_pickle_and_finds_what_pytorchs_viewer_read
   std::int64_t live = 0, reserved = 0;
   for (const auto& s : t.segments) {
     reserved += s.bytes;
-    for (const auto& b : s.blocks) live += b.allocated ? b.bytes : 0;
+    for (const auto& b : s.blocks) live += b.state == memory::BlockState::allocated ? b.bytes : 0;
   }
   const std::string printed = python(to_pickle(t), R"(
 assert sorted(d) == ["allocator_settings", "device_traces", "external_annotations", "segments"]

@@ -21,8 +21,8 @@ using namespace spillway::profiler;
 struct Device {
   static constexpr std::int64_t kCount = 1 << 20;
   Device() {
-    check(cudaMalloc(&data, kCount * sizeof(float)));
-    check(cudaMalloc(&other, kCount * sizeof(float)));
+    check(cudaMalloc(reinterpret_cast<void**>(&data), kCount * sizeof(float)));
+    check(cudaMalloc(reinterpret_cast<void**>(&other), kCount * sizeof(float)));
   }
   ~Device() {
     cudaDeviceSynchronize();

@@ -4,7 +4,7 @@
 
 #include "runtime/activation/schedule_check.h"
 #include "runtime/hostcuda/control.h"
-#include "runtime/memory/device_memory.h"
+#include "runtime/memory/caching_allocator.h"
 #include "test/fixture.h"
 #include "test/planted.h"
 #include "test/runtime/activation/synthetic_layer.h"

@@ -36,7 +36,7 @@ inline Value mix(Value a, Value b) {
 
 class SyntheticOperators final : public activation::StepOperators {
  public:
-  SyntheticOperators(activation::Store& store, memory::CachingAllocator& allocator, cudaStream_t compute, Value seed)
+  SyntheticOperators(activation::Store& store, memory::Allocator& allocator, cudaStream_t compute, Value seed)
       : store_(store), compute_(compute), seed_(seed), sums_(kValues) {
     memory_ = allocator.allocate(kValues * sizeof(Value), memory::Category::workspace, compute, "gradient");
   }

@@ -138,8 +138,8 @@ class Program {
         BOOST_REQUIRE_EQUAL(address_of(segment.address) + b.offset, block->address);
         BOOST_REQUIRE_EQUAL(b.bytes, block->bytes);
         BOOST_REQUIRE_EQUAL(b.requested, block->requested);
-        BOOST_REQUIRE_EQUAL(b.allocated, block->requested > 0);
-        if (b.allocated) BOOST_REQUIRE(b.category == block->category);
+        BOOST_REQUIRE_EQUAL(b.state == BlockState::allocated, block->requested > 0);
+        if (b.state == BlockState::allocated) BOOST_REQUIRE(b.category == block->category);
         ++block;
       }
       ++expected;

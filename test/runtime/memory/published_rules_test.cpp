@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(a_block_next_to_a_live_one_merges_only_with_the_free_side) 
   const auto blocks = allocator.snapshot()[0].blocks;
   BOOST_TEST(blocks.size() == 3U);  // a and b as one, c, the rest of the segment
   BOOST_TEST(blocks[0].bytes == 6 * kMiB);
-  BOOST_TEST(blocks[1].allocated);
+  BOOST_TEST((blocks[1].state == BlockState::allocated));
 }
 
 BOOST_AUTO_TEST_CASE(an_allocation_that_moves_is_freed_once) {
@@ -200,7 +200,7 @@ BOOST_AUTO_TEST_CASE(every_event_is_told_when_a_snapshot_already_shows_it) {
     told += kNames[static_cast<int>(e.kind)] + (" " + std::to_string(e.bytes)) + ":";
     for (const auto& segment : allocator.snapshot())
       for (const auto& block : segment.blocks)
-        told += (block.allocated ? " live " : " free ") + std::to_string(block.bytes);
+        told += (block.state == BlockState::allocated ? " live " : " free ") + std::to_string(block.bytes);
     told += '\n';
   });
   malloc(100).reset();
@@ -288,7 +288,8 @@ BOOST_AUTO_TEST_CASE(the_message_is_one_line_that_names_everything) {
                                      "out of memory: layer 3 gate asked for 40.00 MiB (41943040 bytes) of activation; "
                                      "allocated 15.00 MiB (15728640 bytes), reserved 32.00 MiB (33554432 bytes), "
                                      "cap 60.00 MiB (62914560 bytes), free on the device 28.00 MiB (29360128 bytes), "
-                                     "largest free block 17.00 MiB (17825792 bytes); "
+                                     "largest free block 17.00 MiB (17825792 bytes); policy caching, inactive "
+                                     "split 17.00 MiB; "
                                      "during backward, layer 3, attention");
                           return true;
                         });
