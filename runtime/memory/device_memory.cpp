@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <fmt/format.h>
 
+#include <bit>
 #include <map>
 #include <stdexcept>
 
@@ -162,7 +163,7 @@ void* CudaDeviceMemory::reserve_addresses(std::int64_t bytes) {
   Pages::demand(
       pages_->address_reserve(&address, static_cast<std::size_t>(bytes), static_cast<std::size_t>(kPage), 0, 0),
       "cuMemAddressReserve");
-  return reinterpret_cast<void*>(address);
+  return std::bit_cast<void*>(address);
 }
 
 void CudaDeviceMemory::release_addresses(void* addresses, std::int64_t bytes) noexcept {
