@@ -31,7 +31,8 @@ class Profiling final : public Companion {
             std::vector<ProfiledStep>& steps)
       : memory_(allocator), tokens_(tokens), repeat_(repeat), m_(m), steps_(steps) {}
 
-  void after_step(model::Trainer& trainer, int) override {
+  void before_measuring() override { memory_.pause(); }
+  void after_step(model::Trainer& trainer) override {
     profiler::Recorder recorder;
     for (const auto& [stream, name] : trainer.streams()) recorder.name_stream(stream, name);
     memory_.begin(recorder.clock());

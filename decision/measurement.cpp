@@ -34,12 +34,15 @@ void run_once(const Workload& workload, const Tokens& tokens, const Steps& o, in
     watcher.progress(fmt::format("repeat {}/{}  {}  {} {}/{}", repeat + 1, o.repeats, m.name,
                                  i < o.warmup ? "warm-up" : "step", i < o.warmup ? i + 1 : i - o.warmup + 1,
                                  i < o.warmup ? o.warmup : o.iters));
-    if (i == o.warmup) allocator.reset_peaks();
+    if (i == o.warmup) {
+      allocator.reset_peaks();
+      if (companion) companion->before_measuring();
+    }
     const model::StepResult step = trainer->step(tokens.training);
     if (i < o.warmup) continue;
     m.samples.push_back({repeat, step.step_ms, step.loss});
     m.costs.push_back(step.cost);
-    if (companion) companion->after_step(*trainer, i - o.warmup);
+    if (companion) companion->after_step(*trainer);
   }
 
   const memory::Stats& stats = allocator.stats();

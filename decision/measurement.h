@@ -65,8 +65,10 @@ struct Watcher {
 class Companion {
  public:
   virtual ~Companion() = default;
-  // Behind each measured step, from 0; it may train steps of its own.
-  virtual void after_step(model::Trainer& trainer, int iteration) = 0;
+  // Behind the warm-up: from now on the machine is the measured steps' alone.
+  virtual void before_measuring() = 0;
+  // Behind each measured step; it may train steps of its own.
+  virtual void after_step(model::Trainer& trainer) = 0;
 };
 // Made before a repeat's trainer, gone before its allocator.
 using MakeCompanion = std::function<std::unique_ptr<Companion>(memory::Allocator&)>;

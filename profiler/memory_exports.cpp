@@ -56,11 +56,13 @@ const char* state_name(memory::BlockState state) {
 
 void segment(PickleWriter& w, const memory::SegmentView& s, const std::map<std::uint64_t, const LiveBlock*>& owners) {
   const auto base = reinterpret_cast<std::uintptr_t>(s.address);
-  std::int64_t allocated = 0, requested = 0;
-  for (const auto& b : s.blocks)
+  std::int64_t allocated = 0, active = 0, requested = 0;
+  for (const auto& b : s.blocks) {
     if (b.state == memory::BlockState::allocated) allocated += b.bytes, requested += b.requested;
+    if (b.state != memory::BlockState::free) active += b.bytes;
+  }
   w.begin_dict().item("device", std::int64_t{0}).text("address").address(base);
-  w.item("total_size", s.bytes).item("allocated_size", allocated).item("active_size", allocated);
+  w.item("total_size", s.bytes).item("allocated_size", allocated).item("active_size", active);
   w.item("requested_size", requested).text("stream").address(reinterpret_cast<std::uintptr_t>(s.stream));
   w.item("segment_type", s.small ? "small" : "large").text("segment_pool_id").begin_list();
   w.integer(0).integer(0).end_list().text("is_expandable").boolean(false).text("frames").begin_list().end_list();

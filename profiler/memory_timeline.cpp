@@ -32,10 +32,6 @@ MemoryRecorder::MemoryRecorder(memory::Allocator& allocator, std::size_t most_po
   listen();
 }
 
-MemoryRecorder::~MemoryRecorder() {
-  allocator_.set_listener(nullptr);
-}
-
 // What stands by the allocator's own books, with the owners that are known.
 void MemoryRecorder::listen() {
   std::map<std::uint64_t, LiveBlock> standing;
@@ -44,14 +40,19 @@ void MemoryRecorder::listen() {
       if (block.state != memory::BlockState::allocated) continue;
       const std::uint64_t address = number_of(segment.address) + static_cast<std::uint64_t>(block.offset);
       LiveBlock& live = standing[address];
-      live = {
-          address, block.bytes, block.requested, block.category, "(before the recording)", number_of(segment.stream)};
-      if (const auto known = live_.find(address); known != live_.end() && known->second.requested == block.requested &&
-                                                  known->second.category == block.category)
+      live = {address,
+              block.bytes,
+              block.requested,
+              block.category,
+              "(before the recording)",
+              number_of(segment.stream),
+              block.serial};
+      if (const auto known = live_.find(address); known != live_.end() && known->second.serial == block.serial)
         live.owner = known->second.owner;
     }
   live_ = std::move(standing);
-  allocator_.set_listener([this](const memory::MemoryEvent& e, const memory::Stats& s) { hear(e, s); });
+  if (listening_) return;
+  listening_ = allocator_.listen([this](const memory::MemoryEvent& e, const memory::Stats& s) { hear(e, s); });
 }
 
 void MemoryRecorder::begin(std::function<Nanoseconds()> clock) {
@@ -63,7 +64,7 @@ void MemoryRecorder::begin(std::function<Nanoseconds()> clock) {
 
 MemoryTimeline MemoryRecorder::end() {
   clock_ = nullptr;
-  allocator_.set_listener(nullptr);
+  pause();
   timeline_.segments = allocator_.snapshot();
   timeline_.left = values(live_);
   return std::exchange(timeline_, {});
@@ -81,7 +82,8 @@ void MemoryRecorder::hear(const memory::MemoryEvent& event, const memory::Stats&
       live_.erase(it);
     }
   } else if (event.kind == Kind::allocate) {
-    live_[address] = {address, event.bytes, event.requested, event.category, owner, number_of(event.stream)};
+    live_[address] = {address, event.bytes,           event.requested,  event.category,
+                      owner,   number_of(event.stream), stats.allocations};
   }
   if (!clock_) return;
   if (timeline_.points.size() == most_points_) {
@@ -113,7 +115,7 @@ Peak peak_of(const MemoryTimeline& timeline) {
   for (const LiveBlock& block : timeline.standing) live[block.address] = block;
   for (std::ptrdiff_t i = 0; i <= peak.index; ++i) {
     const MemoryPoint& p = timeline.points[static_cast<std::size_t>(i)];
-    if (p.kind == Kind::allocate) live[p.address] = {p.address, p.bytes, p.requested, p.category, p.owner, p.stream};
+    if (p.kind == Kind::allocate) live[p.address] = {p.address, p.bytes, p.requested, p.category, p.owner, p.stream, 0};
     if (p.kind == Kind::free) live.erase(p.address);
   }
   peak.blocks = values(live);

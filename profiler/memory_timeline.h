@@ -26,7 +26,7 @@ struct MemoryPoint {
   std::int64_t allocated = 0, reserved = 0;  // after it
   memory::CategoryBytes by_category{};       // after it; sums to allocated
 };
-// "allocate", "free", "segment_allocate", "segment_release", "out_of_memory".
+// "allocate", "free", "segment_allocate", "segment_release", "out_of_memory", "use", "begin_step", "end_step".
 const char* to_string(memory::MemoryEvent::Kind kind);
 
 // A block that is in somebody's hands.
@@ -36,6 +36,7 @@ struct LiveBlock {
   memory::Category category{};
   std::string owner;
   std::uint64_t stream = 0;
+  std::int64_t serial = 0;  // of the allocation
 };
 
 struct MemoryTimeline {
@@ -51,13 +52,14 @@ struct MemoryTimeline {
 class MemoryRecorder {
  public:
   explicit MemoryRecorder(memory::Allocator& allocator, std::size_t most_points = 4'000'000);
-  ~MemoryRecorder();
   MemoryRecorder(const MemoryRecorder&) = delete;
   MemoryRecorder& operator=(const MemoryRecorder&) = delete;
 
+  // Hears nothing more until begin(), and costs nothing meanwhile.
+  void pause() { listening_.stop(); }
   // Keeps what happens from now on.
   void begin(std::function<Nanoseconds()> clock);
-  // What was kept since begin().
+  // What was kept since begin(). Pauses.
   MemoryTimeline end();
 
  private:
@@ -69,6 +71,7 @@ class MemoryRecorder {
   std::map<std::uint64_t, LiveBlock> live_;
   std::function<Nanoseconds()> clock_;  // empty: not recording
   MemoryTimeline timeline_;
+  memory::Allocator::Listening listening_;
 };
 
 // What stands when most is allocated for the first time.

@@ -11,6 +11,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
+#include <utility>
 
 #include "runtime/hostcuda/call.h"
 #include "runtime/hostcuda/control.h"

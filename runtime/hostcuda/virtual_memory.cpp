@@ -136,6 +136,8 @@ CUresult cuMemMap(CUdeviceptr pointer, std::size_t bytes, std::size_t offset, CU
   if (created == state().created.end() || created->second != bytes || offset != 0 || flags != 0 ||
       !whole_pages(pointer, bytes) || !reserved(state(), pointer, bytes) || touches_mapping(state(), pointer, bytes))
     return refuse();
+  for (const auto& [address, mapping] : state().mapped)  // CUDA would let both address one memory; this cannot
+    if (mapping.handle == handle) return refuse();
   state().mapped.emplace(pointer, Mapping{bytes, handle});
   return CUDA_SUCCESS;
 }

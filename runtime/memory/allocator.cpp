@@ -17,6 +17,13 @@ std::string mib(std::int64_t bytes) {
   return fmt::format("{:.2f} MiB ({} bytes)", static_cast<double>(bytes) / kMiB, bytes);
 }
 
+MemoryEvent event_of(MemoryEvent::Kind kind, const Block& b, std::string_view owner) {
+  return {kind, b.category, b.bytes, b.requested, b.address, owner, b.stream};
+}
+MemoryEvent segment_event(MemoryEvent::Kind kind, const void* address, std::int64_t bytes, cudaStream_t stream) {
+  return {kind, Category::workspace, bytes, 0, address, "", stream};
+}
+
 // The parts of `reserved` that are not what somebody asked for, those that are not zero.
 std::string state(const Policy& policy, const Breakdown& b) {
   std::string text = "policy " + policy.name();
@@ -36,7 +43,6 @@ Allocator::Allocator(DeviceMemory& device, std::unique_ptr<Policy> policy, Optio
 }
 
 Allocator::~Allocator() {
-  listener_ = nullptr;
   try {
     policy_->release_cached();
   } catch (const Error&) {
@@ -49,11 +55,12 @@ Allocation Allocator::allocate(std::int64_t bytes, Category category, cudaStream
   if (bytes == 0) return result;
   if (bytes < 0 || bytes > kLargestRequest)
     throw Error(fmt::format("{} asks for {} bytes: an allocation's size is 0 to 2^60", owner, bytes));
+  if (thrown_by_listener_) std::rethrow_exception(std::exchange(thrown_by_listener_, nullptr));
   Block* block = policy_->allocate(bytes, stream);
   if (!block) out_of_memory(bytes, category, stream, owner);
   block->category = category;
   Stats& s = stats_;
-  s.allocations++;
+  block->serial = ++s.allocations;
   s.allocated += block->bytes;
   s.requested += bytes;
   s.max_requested = std::max(s.max_requested, s.requested);
@@ -66,7 +73,7 @@ Allocation Allocator::allocate(std::int64_t bytes, Category category, cudaStream
   }
   result.block_ = block;
   result.allocator_ = this;
-  tell(MemoryEvent::Kind::allocate, *block, owner);
+  if (!listeners_.empty()) tell(event_of(MemoryEvent::Kind::allocate, *block, owner));
   return result;
 }
 
@@ -78,13 +85,13 @@ void Allocator::free(Block* block) noexcept {
   s.by_category[static_cast<std::size_t>(block->category)] -= block->bytes;
   if (options_.poison_freed)
     cudaMemsetAsync(block->address, 0xFF, static_cast<std::size_t>(block->bytes), block->stream);
-  if (!listener_) {
+  if (listeners_.empty()) {
     policy_->free(block);
     return;
   }
-  const Block freed = *block;
+  const MemoryEvent event = event_of(MemoryEvent::Kind::free, *block, "");
   policy_->free(block);
-  tell(MemoryEvent::Kind::free, freed, "");
+  tell_later_what_is_thrown(event);
 }
 
 void Allocator::out_of_memory(std::int64_t bytes, Category category, cudaStream_t stream, std::string_view owner) {
@@ -103,27 +110,32 @@ void Allocator::out_of_memory(std::int64_t bytes, Category category, cudaStream_
   request.requested = bytes;
   request.category = category;
   request.stream = stream;
-  tell(MemoryEvent::Kind::out_of_memory, request, owner);
+  tell(event_of(MemoryEvent::Kind::out_of_memory, request, owner));
   throw OutOfMemory(std::move(message), bytes, s.allocated, s.reserved, info.total_bytes);
 }
 
-void Allocator::tell(MemoryEvent::Kind kind, const Block& b, std::string_view owner) {
-  if (listener_) listener_({kind, b.category, b.bytes, b.requested, b.address, owner, b.stream}, stats_);
+void Allocator::tell(const MemoryEvent& event) {
+  for (const Listener& listener : listeners_) listener(event, stats_);
+}
+void Allocator::tell_later_what_is_thrown(const MemoryEvent& event) noexcept {
+  try {
+    tell(event);
+  } catch (...) {
+    thrown_by_listener_ = std::current_exception();
+  }
 }
 
 void Allocator::reserved_more(const void* address, std::int64_t bytes, cudaStream_t stream) {
   stats_.device_mallocs++;
   stats_.reserved += bytes;
   stats_.max_reserved = std::max(stats_.max_reserved, stats_.reserved);
-  if (listener_)
-    listener_({MemoryEvent::Kind::segment_allocate, Category::workspace, bytes, 0, address, "", stream}, stats_);
+  tell(segment_event(MemoryEvent::Kind::segment_allocate, address, bytes, stream));
 }
 
 void Allocator::reserved_less(const void* address, std::int64_t bytes, cudaStream_t stream) noexcept {
   stats_.device_frees++;
   stats_.reserved -= bytes;
-  if (listener_)
-    listener_({MemoryEvent::Kind::segment_release, Category::workspace, bytes, 0, address, "", stream}, stats_);
+  tell_later_what_is_thrown(segment_event(MemoryEvent::Kind::segment_release, address, bytes, stream));
 }
 
 void Allocator::reset_peaks() {
@@ -166,16 +178,37 @@ void Allocator::check_invariants() const {
          "a peak is below the present");
 }
 
-// ---- Step -----------------------------------------------------------------------------------------------------------
+// ---- Listening and Step ---------------------------------------------------------------------------------------------
+
+Allocator::Listening Allocator::listen(Listener listener) {
+  Listening listening;
+  listening.place_ = listeners_.insert(listeners_.end(), std::move(listener));
+  listening.allocator_ = this;
+  return listening;
+}
+
+Allocator::Listening& Allocator::Listening::operator=(Listening&& o) noexcept {
+  if (this != &o) {
+    stop();
+    allocator_ = std::exchange(o.allocator_, nullptr);
+    place_ = o.place_;
+  }
+  return *this;
+}
+
+void Allocator::Listening::stop() noexcept {
+  if (allocator_) allocator_->listeners_.erase(place_);
+  allocator_ = nullptr;
+}
 
 Allocator::Step::Step(Allocator& allocator, std::string_view kind) : allocator_(allocator) {
   allocator_.policy_->begin_step(kind);
-  allocator_.tell(MemoryEvent::Kind::begin_step, Block{}, kind);
+  allocator_.tell_later_what_is_thrown(event_of(MemoryEvent::Kind::begin_step, Block{}, kind));
 }
 
 Allocator::Step::~Step() {
   allocator_.policy_->end_step();
-  allocator_.tell(MemoryEvent::Kind::end_step, Block{}, "");
+  allocator_.tell_later_what_is_thrown(event_of(MemoryEvent::Kind::end_step, Block{}, ""));
 }
 
 // ---- Allocation -----------------------------------------------------------------------------------------------------
@@ -201,9 +234,11 @@ void Allocation::reset() noexcept {
 void Allocation::record_use(cudaStream_t stream) {
   if (!block_ || stream == block_->stream) return;
   allocator_->policy_->record_use(block_, stream);
-  Block use = *block_;
-  use.stream = stream;
-  allocator_->tell(MemoryEvent::Kind::use, use, "");
+  // Poison is written through the block's own stream, and must not meet that work.
+  if (allocator_->options_.poison_freed) allocator_->device_.order(stream, block_->stream);
+  MemoryEvent event = event_of(MemoryEvent::Kind::use, *block_, "");
+  event.stream = stream;
+  allocator_->tell_later_what_is_thrown(event);
 }
 
 }  // namespace spillway::memory

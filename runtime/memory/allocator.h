@@ -5,10 +5,13 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/error.h"
@@ -51,7 +54,7 @@ struct MemoryEvent {
     end_step,
   } kind;
   Category category;
-  std::int64_t bytes;      // the block's or segment's; of an out_of_memory what would have had to be reserved
+  std::int64_t bytes;      // the block's or segment's; of an out_of_memory what the caller asked for
   std::int64_t requested;  // what the caller asked for (allocate, free, out_of_memory)
   const void* address;
   std::string_view owner;  // valid during the call
@@ -86,7 +89,7 @@ class Allocator : private DeviceBooks {
  public:
   struct Options {
     // Debugging: fill blocks with 0xFF (NaN) through the block's stream when they are freed, so that a use after free
-    // shows as a NaN loss. Costs a memset a free.
+    // shows as a NaN loss. Costs a memset a free, and streams that share blocks wait for one another.
     bool poison_freed = false;
   };
   // `device` answers how much there is, for the message of an out-of-memory.
@@ -109,11 +112,25 @@ class Allocator : private DeviceBooks {
   // What is being computed, for the message of an OOM: "forward, layer 3, attention".
   void set_activity(std::string activity) { activity_ = std::move(activity); }
 
-  // Called after every event, when snapshot() already shows it. A listener must not allocate or free; what it throws
-  // from allocate() undoes the allocation.
+  // Called after every event, when snapshot() already shows it. A listener must not allocate, free, or begin or stop
+  // listening; what it throws at an allocation undoes that, what it throws at anything else the next allocation throws.
   using Listener = std::function<void(const MemoryEvent&, const Stats&)>;
-  void set_listener(Listener listener) { listener_ = std::move(listener); }  // empty to stop
-  const Listener& listener() const { return listener_; }                     // to pass on to, when another is set
+  // Hears for as long as it lives, which is not longer than the allocator.
+  class Listening {
+   public:
+    Listening() = default;
+    Listening(Listening&& o) noexcept : allocator_(std::exchange(o.allocator_, nullptr)), place_(o.place_) {}
+    Listening& operator=(Listening&& o) noexcept;
+    ~Listening() { stop(); }
+    void stop() noexcept;
+    explicit operator bool() const { return allocator_ != nullptr; }
+
+   private:
+    friend class Allocator;
+    Allocator* allocator_ = nullptr;
+    std::list<Listener>::iterator place_;
+  };
+  [[nodiscard]] Listening listen(Listener listener);
 
   // A step that repeats, for as long as it lives; `kind` ("training", "evaluation") tells one that does from another.
   class Step {
@@ -137,7 +154,8 @@ class Allocator : private DeviceBooks {
   friend class Allocation;
   void free(Block* block) noexcept;
   [[noreturn]] void out_of_memory(std::int64_t bytes, Category category, cudaStream_t stream, std::string_view owner);
-  void tell(MemoryEvent::Kind kind, const Block& block, std::string_view owner);
+  void tell(const MemoryEvent& event);
+  void tell_later_what_is_thrown(const MemoryEvent& event) noexcept;  // of what cannot fail
   void reserved_more(const void* address, std::int64_t bytes, cudaStream_t stream) override;
   void reserved_less(const void* address, std::int64_t bytes, cudaStream_t stream) noexcept override;
   void retried() override { stats_.retries++; }
@@ -146,8 +164,9 @@ class Allocator : private DeviceBooks {
   Options options_;
   Stats stats_;
   std::string activity_;
-  Listener listener_;
-  std::unique_ptr<Policy> policy_;  // last: it gives its memory back while the books still stand
+  std::list<Listener> listeners_;
+  std::exception_ptr thrown_by_listener_;
+  std::unique_ptr<Policy> policy_;  // last: what it still holds goes while the books stand
 };
 
 }  // namespace spillway::memory

@@ -8,7 +8,6 @@
 #include <bit>
 #include <boost/intrusive/set.hpp>
 #include <deque>
-#include <map>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -38,6 +37,10 @@ struct Piece : Block, bi::set_base_hook<bi::link_mode<bi::normal_link>> {
   bool small = false, pending = false;
   std::int64_t cached_at = 0;       // look-ups that the pool had seen when the block came to it
   std::vector<cudaStream_t> users;  // other streams, while handed out
+  // While pending: what those streams have yet to pass. Unmarked, because no mark could be set: only an idle device is
+  // proof.
+  std::vector<std::unique_ptr<DeviceMemory::Mark>> marks;
+  bool marked = false;
   bool whole_segment() const { return !previous && !next; }
 };
 
@@ -117,18 +120,20 @@ struct CachingPolicy::Impl {
     return &*found;
   }
 
-  // Adds a segment to its pool, as one free block; false when the device has no room.
-  bool add_segment(std::int64_t block_bytes, bool is_small, cudaStream_t stream) {
+  // A new segment, as one free block out of any pool; null when the device has no room. When who keeps the books
+  // throws, it stays, in its pool.
+  Piece* add_segment(std::int64_t block_bytes, bool is_small, cudaStream_t stream) {
     const std::int64_t bytes = caching_segment_bytes(block_bytes);
     segments.reserve(segments.size() + 1);
     void* memory = device.allocate(bytes);
-    if (!memory) return false;
+    if (!memory) return nullptr;
     Piece* piece = new_piece(stream, static_cast<char*>(memory), bytes, is_small);
     segments.push_back(piece);
     pool(is_small).insert(*piece);
     reserved += bytes;
     self.books().reserved_more(memory, bytes, stream);
-    return true;
+    pool(is_small).erase(*piece);
+    return piece;
   }
 
   // Cuts what `piece` does not need off its end, where the rest is worth keeping.
@@ -170,42 +175,53 @@ struct CachingPolicy::Impl {
 
   // ---- blocks that other streams used -------------------------------------------------------------------------------
 
-  // A freed block and a mark on each stream that used it, looked at on their own: a stream that stalls does not hold
-  // back another's blocks. Without marks, because they could not be set, only an idle device is proof.
-  struct Pending {
-    Piece* piece = nullptr;
-    bool marked = false;
-    std::vector<std::unique_ptr<DeviceMemory::Mark>> marks;
-  };
+  // Makes room for everything that its free will need, because a free cannot fail.
+  void add_user(Piece* piece, cudaStream_t stream) {
+    std::vector<cudaStream_t>& users = piece->users;
+    if (std::find(users.begin(), users.end(), stream) != users.end()) return;
+    pending.reserve(pending.size() + shared + 1);
+    piece->marks.reserve(users.size() + 1);
+    users.push_back(stream);
+    if (users.size() == 1) ++shared;
+  }
 
-  void wait_for_users(Piece* piece) {
+  // A mark on each stream that used it, looked at on their own: a stream that stalls does not hold back another's
+  // blocks.
+  void wait_for_users(Piece* piece) noexcept {
     piece->pending = true;
-    Pending& entry = pending.emplace_back();
-    entry.piece = piece;
+    pending.push_back(piece);
+    --shared;
     try {
-      for (const cudaStream_t user : piece->users) entry.marks.push_back(device.mark(user));
-      entry.marked = true;
-    } catch (const Error&) {
-      entry.marks.clear();
+      for (const cudaStream_t user : piece->users) piece->marks.push_back(device.mark(user));
+      piece->marked = true;
+    } catch (...) {  // whatever it was: the next checked call reports what is wrong with the device
+      piece->marks.clear();
+      piece->marked = false;
     }
     piece->users.clear();
   }
 
   void cache_what_is_passed() {
-    std::erase_if(pending, [&](Pending& entry) {
-      std::erase_if(entry.marks, [](const auto& mark) { return mark->reached(); });
-      if (!entry.marked || !entry.marks.empty()) return false;
-      entry.piece->pending = false;
-      cache(entry.piece);
-      return true;
-    });
+    for (std::size_t i = 0; i < pending.size();) {
+      Piece* piece = pending[i];
+      auto& marks = piece->marks;
+      while (!marks.empty() && marks.back()->reached()) marks.pop_back();
+      if (!piece->marked || !marks.empty()) {
+        ++i;
+        continue;
+      }
+      pending.erase(pending.begin() + static_cast<std::ptrdiff_t>(i));
+      piece->pending = false;
+      cache(piece);
+    }
   }
 
   // The device is idle: whatever was waited for is past.
   void cache_all_pending() {
-    for (Pending& entry : pending) {
-      entry.piece->pending = false;
-      cache(entry.piece);
+    for (Piece* piece : pending) {
+      piece->marks.clear();
+      piece->pending = false;
+      cache(piece);
     }
     pending.clear();
   }
@@ -241,13 +257,14 @@ struct CachingPolicy::Impl {
     if (options.garbage_collection_threshold <= 0 || static_cast<double>(reserved) <= limit) return;
     const std::int64_t target = reserved - static_cast<std::int64_t>(limit);
     std::int64_t reclaimed = 0;
-    device.synchronize();
+    bool idle = false;
     for (bool freed = true; freed && reclaimed < target;) {
       freed = false;
       std::int64_t age = 0, count = 0;
       for (const Piece& p : large_blocks.blocks)
         if (p.whole_segment()) age += large_blocks.lookups - p.cached_at, ++count;
       if (count == 0) return;
+      if (!std::exchange(idle, true)) device.synchronize();
       const double average = static_cast<double>(age) / static_cast<double>(count);
       for (auto it = large_blocks.blocks.begin();
            it != large_blocks.blocks.end();) {  // to the end, so as not to come soon again
@@ -261,16 +278,17 @@ struct CachingPolicy::Impl {
   }
 
   // With a limit to splitting, the smallest oversize segment that the request would fill, or the largest few; so that
-  // not everything must go. False when they do not sum to the request.
-  bool release_oversize(std::int64_t bytes, cudaStream_t stream) {
-    if (options.max_split_size == 0) return false;
+  // not everything must go. False when they do not sum to the request. An oversize block is a whole segment: a smaller
+  // request's segment is cut to less than the limit, which is a multiple of 1 MiB.
+  bool release_oversize(std::int64_t bytes, bool is_small, cudaStream_t stream) {
+    if (options.max_split_size == 0 || is_small) return false;
     Piece key;
     key.stream = stream;
     key.bytes = std::max(bytes, options.max_split_size);
     auto& blocks = large_blocks.blocks;
-    device.synchronize();
     auto it = blocks.lower_bound(key);
     if (it != blocks.end() && it->stream == stream) {
+      device.synchronize();
       release(large_blocks, &*it);
       return true;
     }
@@ -278,6 +296,7 @@ struct CachingPolicy::Impl {
     while (total < key.bytes && it != blocks.begin()) {
       Piece* piece = &*std::prev(it);
       if (piece->stream != stream || piece->bytes < options.max_split_size) break;
+      if (total == 0) device.synchronize();
       total += piece->bytes;
       release(large_blocks, piece);
     }
@@ -291,16 +310,17 @@ struct CachingPolicy::Impl {
   std::vector<Piece*> segments;     // each segment's first block
   std::deque<Piece> nodes;          // every block there ever was
   Piece* spare = nullptr;           // those not in use, linked by next
-  std::vector<Pending> pending;     // in the order of their frees
+  std::vector<Piece*> pending;      // in the order of their frees
+  std::size_t shared = 0;           // blocks handed out that have users
   std::int64_t reserved = 0;
 };
 
 CachingPolicy::CachingPolicy(DeviceMemory& device, CachingOptions options)
     : impl_(std::make_unique<Impl>(*this, device, options)) {
-  if (options.max_split_size != 0 && options.max_split_size <= kLargeSegment)
+  if (options.max_split_size != 0 && (options.max_split_size <= kLargeSegment || options.max_split_size % kMiB != 0))
     throw Error(
-        fmt::format("max-split {}: more than {} bytes (20 MiB), so that a large segment can be split; 0: no limit",
-                    options.max_split_size, kLargeSegment));
+        fmt::format("max-split {}: whole MiB, more than 20 (a large segment, which must be splittable); 0: no limit",
+                    options.max_split_size));
   const std::int64_t divisions = options.roundup_power2_divisions;
   if (divisions < 0 || divisions > 64 || (divisions & (divisions - 1)) != 0)
     throw Error(fmt::format("roundup {}: a power of two up to 64; 0 or 1: none", divisions));
@@ -319,14 +339,15 @@ Block* CachingPolicy::allocate(std::int64_t bytes, cudaStream_t stream) {
   Piece* piece = i.take_free(wanted, small, stream);
   if (!piece) {
     if (i.options.garbage_collection_threshold > 0) i.collect_garbage();
-    if (!i.add_segment(wanted, small, stream) &&
-        !(i.release_oversize(wanted, stream) && i.add_segment(wanted, small, stream))) {
+    piece = i.add_segment(wanted, small, stream);
+    if (!piece && i.release_oversize(wanted, small, stream)) piece = i.add_segment(wanted, small, stream);
+    if (!piece) {
       books().retried();
       i.release_cached();
       piece = i.take_free(wanted, small, stream);  // it may have been pending
-      if (!piece && !i.add_segment(wanted, small, stream)) return nullptr;
+      if (!piece) piece = i.add_segment(wanted, small, stream);
     }
-    if (!piece) piece = i.take_free(wanted, small, stream);  // nothing else fits: it takes the new segment
+    if (!piece) return nullptr;
   }
   i.split(piece, wanted);
   piece->allocated = true;
@@ -346,8 +367,7 @@ void CachingPolicy::free(Block* block) noexcept {
 }
 
 void CachingPolicy::record_use(Block* block, cudaStream_t stream) {
-  auto& users = static_cast<Piece*>(block)->users;
-  if (std::find(users.begin(), users.end(), stream) == users.end()) users.push_back(stream);
+  impl_->add_user(static_cast<Piece*>(block), stream);
 }
 
 void CachingPolicy::release_cached() {
@@ -367,7 +387,7 @@ std::vector<SegmentView> CachingPolicy::snapshot() const {
                                : p->pending ? BlockState::pending
                                             : BlockState::free;
       view.blocks.push_back(
-          {view.bytes, p->bytes, p->allocated ? p->rounded : p->bytes, p->requested, state, p->category});
+          {view.bytes, p->bytes, p->allocated ? p->rounded : p->bytes, p->requested, state, p->category, p->serial});
       view.bytes += p->bytes;
     }
     views.push_back(std::move(view));
@@ -396,6 +416,7 @@ void CachingPolicy::check_invariants() const {
       if (!is_free(p)) continue;
       const auto& free = impl_->pool(p->small).blocks;
       demand(free.find(*p) != free.end(), "a free block is in no pool");
+      demand(p->whole_segment() || !impl_->oversize(p->bytes), "a free oversize block is a part of a segment");
       ++free_blocks;
     }
   }

@@ -5,7 +5,8 @@
 // The rules (c10/cuda/CUDACachingAllocator.cpp): round up to 512 B; requests <= 1 MiB live in the small pool, in 2 MiB
 // segments; others in the large pool: < 10 MiB from 20 MiB segments, else a segment of their own rounded up to 2 MiB;
 // best fit by (stream, size, address); split when the remainder is >= 512 B (small) or > 1 MiB (large); neighbours
-// merge on free; on a miss: cudaMalloc, then release cached segments, retry, then give up.
+// merge on free; on a miss: cudaMalloc, then release cached segments, retry, then give up. One thing is ours: before the
+// retry asks the device, it looks among the blocks that were pending until then.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,7 +20,7 @@ namespace spillway::memory {
 // PyTorch's knobs of the same names (PYTORCH_CUDA_ALLOC_CONF).
 struct CachingOptions {
   // Blocks of this size and more are never split, and serve requests of this size and more only, with at most 20 MiB to
-  // spare. 0: every block may be split.
+  // spare. Whole MiB, more than 20. 0: every block may be split.
   std::int64_t max_split_size = 0;
   // Sizes are rounded up to one of so many steps between powers of two (a power of two itself; 1 and 0: to 512 only).
   std::int64_t roundup_power2_divisions = 0;

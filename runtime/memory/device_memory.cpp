@@ -152,8 +152,9 @@ struct CudaDeviceMemory::Pages {
     function = reinterpret_cast<F>(found);
   }
   static void demand(CUresult result, const char* what) {
-    if (result != CUDA_SUCCESS)
-      throw CudaError(cudaErrorUnknown, fmt::format("{}: the driver answers {}", what, static_cast<int>(result)));
+    if (result != CUDA_SUCCESS)  // the runtime has the driver's codes
+      throw CudaError(static_cast<cudaError_t>(result),
+                      fmt::format("{}: the driver answers {}", what, static_cast<int>(result)));
   }
 };
 
@@ -214,6 +215,19 @@ struct CudaDeviceMemory::Pool {
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location = {cudaMemLocationTypeDevice, device};
     check(cudaMemPoolCreate(&handle, &properties));
+    try {
+      configure();
+    } catch (...) {
+      cudaMemPoolDestroy(handle);
+      throw;
+    }
+  }
+  ~Pool() { cudaMemPoolDestroy(handle); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+ private:
+  void configure() {
     std::uint64_t keep_all = ~std::uint64_t{0};
     check(cudaMemPoolSetAttribute(handle, cudaMemPoolAttrReleaseThreshold, &keep_all));
     // Else what a stream gets would depend on how far another one is just now, and no two runs need the same memory.
@@ -222,9 +236,6 @@ struct CudaDeviceMemory::Pool {
                                         cudaMemPoolReuseAllowInternalDependencies})
       check(cudaMemPoolSetAttribute(handle, reuse, &off));
   }
-  ~Pool() { cudaMemPoolDestroy(handle); }
-  Pool(const Pool&) = delete;
-  Pool& operator=(const Pool&) = delete;
 };
 
 void* CudaDeviceMemory::allocate_async(std::int64_t bytes, cudaStream_t stream) {

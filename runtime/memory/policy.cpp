@@ -7,7 +7,7 @@
 namespace spillway::memory {
 
 void Policy::begin_step(std::string_view) {}
-void Policy::end_step() {}
+void Policy::end_step() noexcept {}
 std::string Policy::remarks() const {
   return "";
 }

@@ -21,6 +21,7 @@ struct Block {
   std::int64_t bytes = 0;      // what it takes: `rounded` and whatever was not worth splitting off
   std::int64_t rounded = 0;    // the request by the policy's rounding
   std::int64_t requested = 0;  // what the caller asked for; 0 while free
+  std::int64_t serial = 0;     // which allocation of the Allocator's it is, from 1
   cudaStream_t stream = nullptr;
   Category category = Category::workspace;
   bool allocated = false;
@@ -35,6 +36,7 @@ struct BlockView {
   std::int64_t offset, bytes, rounded, requested;
   BlockState state;
   Category category;
+  std::int64_t serial;
 };
 // Contiguous device memory that a policy holds, with its blocks in address order.
 struct SegmentView {
@@ -65,7 +67,8 @@ Breakdown breakdown_of(const std::vector<SegmentView>& segments);
 class DeviceBooks {
  public:
   virtual ~DeviceBooks() = default;
-  // `bytes` more, or less, are reserved. Told when the policy is consistent again; `reserved_more` may throw.
+  // `bytes` more, or less, are reserved. Told when the policy is consistent again. `reserved_more` may throw; the
+  // policy keeps what it reserved then, for the next request.
   virtual void reserved_more(const void* address, std::int64_t bytes, cudaStream_t stream) = 0;
   virtual void reserved_less(const void* address, std::int64_t bytes, cudaStream_t stream) noexcept = 0;
   // A request found the device full, and the policy gave back what it could to try again.
@@ -89,12 +92,12 @@ class Policy {
 
   // A step of `kind` begins and ends: what repeats may be foreseen.
   virtual void begin_step(std::string_view kind);
-  virtual void end_step();
+  virtual void end_step() noexcept;
 
   virtual std::vector<SegmentView> snapshot() const = 0;
   // Walks every structure and throws std::logic_error on the first broken invariant. For tests and debugging.
   virtual void check_invariants() const = 0;
-  // As a specification (policy_spec.h) that makes such a policy again.
+  // As a specification that makes such a policy again.
   virtual std::string name() const = 0;
   // What a person should know of how it went, one line; empty: nothing.
   virtual std::string remarks() const;

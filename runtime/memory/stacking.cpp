@@ -18,34 +18,45 @@ namespace spillway::memory {
 void* CappedMemory::allocate(std::int64_t bytes) {
   if (!has_room(bytes)) return nullptr;
   void* segment = device_.allocate(bytes);
-  if (segment) used_ += bytes;
+  if (segment) segments_and_pages_ += bytes;
   return segment;
 }
 void CappedMemory::release(void* segment, std::int64_t bytes) noexcept {
   device_.release(segment, bytes);
-  used_ -= bytes;
+  segments_and_pages_ -= bytes;
 }
 bool CappedMemory::map_page(void* page) {
   if (!has_room(kPage) || !device_.map_page(page)) return false;
-  used_ += kPage;
+  segments_and_pages_ += kPage;
   return true;
 }
 void CappedMemory::unmap_page(void* page) noexcept {
   device_.unmap_page(page);
-  used_ -= kPage;
+  segments_and_pages_ -= kPage;
 }
 void* CappedMemory::allocate_async(std::int64_t bytes, cudaStream_t stream) {
   void* memory = device_.allocate_async(bytes, stream);
-  if (!memory || has_room(device_.pool_reserved())) return memory;
-  device_.trim_pool();
-  if (has_room(device_.pool_reserved())) return memory;
+  if (!memory) return nullptr;
+  try {
+    look_at_pool();
+    if (!has_room(0)) trim_pool();
+  } catch (...) {
+    device_.release_async(memory, stream);
+    throw;
+  }
+  if (has_room(0)) return memory;
   device_.release_async(memory, stream);
+  trim_pool();
   return nullptr;
+}
+void CappedMemory::trim_pool() {
+  device_.trim_pool();
+  look_at_pool();
 }
 DeviceMemory::Info CappedMemory::info() const {
   const Info all = device_.info();
   if (cap_ <= 0) return all;
-  return {std::min(all.free_bytes, cap_ - used_), std::min(all.total_bytes, cap_)};
+  return {std::min(all.free_bytes, std::max<std::int64_t>(cap_ - used(), 0)), std::min(all.total_bytes, cap_)};
 }
 
 // ---- wrappers -------------------------------------------------------------------------------------------------------
@@ -93,7 +104,13 @@ Log::Log(std::unique_ptr<Policy> below, const std::string& file)
   std::fputs("Thread,Time,Action,Pointer,Size,Stream\n", file_.get());
 }
 Block* Log::allocate(std::int64_t bytes, cudaStream_t stream) {
-  Block* block = below().allocate(bytes, stream);
+  Block* block = nullptr;
+  try {
+    block = below().allocate(bytes, stream);
+  } catch (...) {
+    line("allocate failure", nullptr, bytes, stream);
+    throw;
+  }
   line(block ? "allocate" : "allocate failure", block ? block->address : nullptr, bytes, stream);
   return block;
 }
@@ -123,6 +140,7 @@ void Statistics::Counter::add(std::int64_t n) {
   peak = std::max(peak, value);
 }
 Block* Statistics::allocate(std::int64_t bytes, cudaStream_t stream) {
+  std::int64_t& alike = sizes_[std::bit_width(static_cast<std::uint64_t>(bytes) - 1)];  // may throw: before the rest
   Block* block = below().allocate(bytes, stream);
   if (!block) {
     ++refused_;
@@ -130,7 +148,7 @@ Block* Statistics::allocate(std::int64_t bytes, cudaStream_t stream) {
   }
   bytes_.add(bytes);
   blocks_.add(1);
-  ++sizes_[std::bit_width(static_cast<std::uint64_t>(bytes) - 1)];
+  ++alike;
   return block;
 }
 void Statistics::free(Block* block) noexcept {
@@ -144,7 +162,8 @@ std::string Statistics::name() const {
 std::string Statistics::remarks() const {
   std::string text = fmt::format("{} blocks of {} bytes in all, at most {} of {} bytes at once, {} refused; up to",
                                  blocks_.total, bytes_.total, blocks_.peak, bytes_.peak, refused_);
-  for (const auto& [log2, count] : sizes_) text += fmt::format(" 2^{}: {}", log2, count);
+  for (const auto& [log2, count] : sizes_)
+    if (count > 0) text += fmt::format(" 2^{}: {}", log2, count);
   return remarks_with(text);
 }
 

@@ -30,13 +30,15 @@ class CappedMemory : public DeviceMemory {
   void* allocate_async(std::int64_t bytes, cudaStream_t stream) override;
   void release_async(void* memory, cudaStream_t stream) noexcept override { device_.release_async(memory, stream); }
   std::int64_t pool_reserved() override { return device_.pool_reserved(); }
-  void trim_pool() override { device_.trim_pool(); }
+  void trim_pool() override;
   Info info() const override;
 
  private:
-  bool has_room(std::int64_t bytes) const { return cap_ <= 0 || used_ <= cap_ - bytes; }
+  std::int64_t used() const { return segments_and_pages_ + pool_; }
+  bool has_room(std::int64_t bytes) const { return cap_ <= 0 || used() <= cap_ - bytes; }
+  void look_at_pool() { pool_ = device_.pool_reserved(); }
   DeviceMemory& device_;
-  std::int64_t cap_, used_ = 0;
+  std::int64_t cap_, segments_and_pages_ = 0, pool_ = 0;
 };
 
 // Stands on another policy and passes everything on.
@@ -48,7 +50,7 @@ class Wrapper : public Policy {
   void record_use(Block* block, cudaStream_t stream) override { below_->record_use(block, stream); }
   void release_cached() override { below_->release_cached(); }
   void begin_step(std::string_view kind) override { below_->begin_step(kind); }
-  void end_step() override { below_->end_step(); }
+  void end_step() noexcept override { below_->end_step(); }
   std::vector<SegmentView> snapshot() const override { return below_->snapshot(); }
   void check_invariants() const override { below_->check_invariants(); }
   std::string name() const override { return below_->name(); }
@@ -126,7 +128,7 @@ class Statistics final : public Wrapper {
   const Counter& bytes() const { return bytes_; }    // as requested
   const Counter& blocks() const { return blocks_; }  // live, most live, all
   std::int64_t refused() const { return refused_; }
-  // log2 of a size, rounded up -> requests of such a size
+  // log2 of a size, rounded up -> requests of such a size that were served
   const std::map<int, std::int64_t>& sizes() const { return sizes_; }
 
  private:

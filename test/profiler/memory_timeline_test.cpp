@@ -92,6 +92,21 @@ BOOST_AUTO_TEST_CASE(the_categories_sum_to_what_is_allocated_after_every_event) 
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_recorder_that_pauses_knows_the_owners_of_what_came_before_and_of_nothing_else) {
+  MemoryRecorder recorder(allocator);
+  const memory::Allocation stays = take(1000, Category::parameter, "stays");
+  memory::Allocation goes = take(1000, Category::parameter, "goes");
+  recorder.pause();
+  goes = take(1000, Category::parameter, "comes unheard");  // the same size, and soon at the same address
+  goes = take(1000, Category::parameter, "comes unheard");
+  recorder.begin(clock());
+  const MemoryTimeline t = recorder.end();
+  BOOST_TEST(t.points.empty());
+  BOOST_REQUIRE_EQUAL(t.standing.size(), 2U);
+  BOOST_TEST(t.standing[0].owner == "stays");
+  BOOST_TEST(t.standing[1].owner == "(before the recording)");
+}
+
 BOOST_AUTO_TEST_CASE(the_peak_is_the_first_greatest_moment_and_its_blocks_are_all_that_stands_there) {
   for (unsigned seed = 1; seed <= 5; ++seed) {
     const MemoryTimeline t = random_program(seed);

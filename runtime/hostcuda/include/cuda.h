@@ -7,6 +7,7 @@ typedef enum cudaError_enum {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_UNKNOWN = 999,
 } CUresult;
 
 typedef unsigned long long CUdeviceptr;

@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(out_of_memory_at_any_allocation_gives_everything_back_and_t
       bool failed = false;
       {
         test::SyntheticOperators operators(store, allocator, compute.get(), 1);
-        allocator.set_listener([&](const memory::MemoryEvent& e, const memory::Stats&) {
+        const auto listening = allocator.listen([&](const memory::MemoryEvent& e, const memory::Stats&) {
           if (e.kind == memory::MemoryEvent::Kind::allocate && ++allocations == k)
             throw memory::OutOfMemory("planted", e.bytes, 0, 0, 0);
         });
@@ -126,7 +126,6 @@ BOOST_AUTO_TEST_CASE(out_of_memory_at_any_allocation_gives_everything_back_and_t
         } catch (const memory::OutOfMemory&) {
           failed = true;
         }
-        allocator.set_listener(nullptr);
       }
       BOOST_REQUIRE_EQUAL(allocator.stats().allocated, live);
       allocator.check_invariants();

@@ -1,6 +1,8 @@
-// Random programs on several streams, against the naive allocator: on a device that runs out of memory and fails by
-// chance, under a cap or none. Both must agree on every segment, block and statistic after every operation, and the
-// ledger of events must add up to the statistics after every event.
+// Random programs on several streams, which use one another's blocks and lag behind, against the naive allocator: on a
+// device that runs out of memory and fails by chance, under a cap or none, with every knob turned. Both must agree on
+// every segment, block and statistic after every operation, and the ledger of events must add up to the statistics.
+#include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -17,9 +19,6 @@ using spillway::test::NaiveAllocator;
 
 namespace {
 
-cudaStream_t stream_handle(int stream) {
-  return reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(stream));
-}
 std::int64_t address_of(const void* p) {
   return reinterpret_cast<std::int64_t>(p);
 }
@@ -53,10 +52,12 @@ class Program {
         device_(std::int64_t{1} << (25 + pick(4))),  // 32 to 256 MiB: memory runs out
         naive_device_(device_.info().total_bytes),
         cap_(pick(3) == 0 ? pick(100) << 20 : 0),
-        allocator_(device_, {cap_, false}),
-        naive_(naive_device_, cap_) {
-    allocator_.set_listener([this](const MemoryEvent& e, const Stats& s) { ledger_.hear(e, s); });
-  }
+        capped_(device_, cap_),
+        knobs_(random_knobs()),
+        allocator_(capped_, std::make_unique<CachingPolicy>(capped_, CachingOptions{knobs_.max_split, knobs_.divisions,
+                                                                                     knobs_.gc})),
+        naive_(naive_device_, cap_, knobs_),
+        listening_(allocator_.listen([this](const MemoryEvent& e, const Stats& s) { ledger_.hear(e, s); })) {}
 
   void run(int operations) {
     for (int i = 0; i < operations; ++i) {
@@ -69,6 +70,10 @@ class Program {
         allocator_.release_cached(), naive_.release_cached();
       else if (dice == 1)
         allocator_.reset_peaks(), naive_.reset_peaks();
+      else if (dice < 6 && !live_.empty())
+        use_one();
+      else if (dice < 12)
+        let_a_stream_work();
       else if (dice < 45 && !live_.empty())
         free_one();
       else
@@ -87,6 +92,30 @@ class Program {
  private:
   std::int64_t pick(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
 
+  NaiveAllocator::Options random_knobs() {
+    NaiveAllocator::Options knobs;
+    if (pick(2)) knobs.max_split = (21 + pick(20)) << 20;
+    if (pick(3) == 0) knobs.divisions = std::int64_t{1} << pick(5);
+    if (pick(2)) knobs.gc = static_cast<double>(1 + pick(99)) / 100;
+    return knobs;
+  }
+
+  void use_one() {
+    Allocation& a = live_[static_cast<std::size_t>(pick(static_cast<std::int64_t>(live_.size())))];
+    const int stream = static_cast<int>(pick(3));
+    if (stream == stream_of_[address_of(a.data())]) return;
+    a.record_use(NaiveAllocator::handle(stream));
+    naive_.use(address_of(a.data()), stream);
+  }
+
+  // Some of what the stream was given is done.
+  void let_a_stream_work() {
+    const cudaStream_t stream = NaiveAllocator::handle(static_cast<int>(pick(3)));
+    FakeDevice::Work& work = device_.streams[stream];
+    work.done += pick(1 + work.issued - work.done);
+    naive_device_.streams[stream].done = work.done;
+  }
+
   void free_one() {
     const auto victim = live_.begin() + pick(static_cast<std::int64_t>(live_.size()));
     naive_.free(address_of(victim->data()));
@@ -96,16 +125,18 @@ class Program {
 
   void allocate_one() {
     static constexpr std::int64_t kEdges[] = {1,       511,     512,      513,      4096,     1048575,
-                                              1048576, 1048577, 10485759, 10485760, 10485761, 20971520};
+                                              1048576, 1048577, 10485759, 10485760, 10485761, 20971520,
+                                              21 << 20, 22020097, 31 << 20, 32 << 20, 41 << 20, 42 << 20};
     const std::int64_t bytes = pick(2) ? kEdges[pick(std::size(kEdges))] : 1 + pick(std::int64_t{1} << (1 + pick(24)));
     const int stream = static_cast<int>(pick(3));
     const auto category = static_cast<Category>(pick(kCategories));
     const auto expected = naive_.allocate(bytes, stream, category);
     try {
-      Allocation a = allocator_.allocate(bytes, category, stream_handle(stream), "fuzz");
+      Allocation a = allocator_.allocate(bytes, category, NaiveAllocator::handle(stream), "fuzz");
       BOOST_REQUIRE(expected);
       BOOST_REQUIRE_EQUAL(address_of(a.data()), *expected);
       BOOST_REQUIRE_EQUAL(a.bytes(), bytes);
+      stream_of_[address_of(a.data())] = stream;
       live_.push_back(std::move(a));
       ++allocations_;
     } catch (const OutOfMemory& e) {
@@ -127,7 +158,7 @@ class Program {
         [](const auto& a, const auto& b) { return a.blocks.front().address < b.blocks.front().address; });
     auto expected = naive_.segments.begin();
     for (const auto& segment : segments) {
-      BOOST_REQUIRE(segment.stream == stream_handle(expected->stream) && segment.small == expected->small);
+      BOOST_REQUIRE(segment.stream == NaiveAllocator::handle(expected->stream) && segment.small == expected->small);
       BOOST_REQUIRE_EQUAL(segment.bytes, expected->bytes);
       BOOST_REQUIRE_EQUAL(segment.blocks.size(), expected->blocks.size());
       auto block = expected->blocks.begin();
@@ -139,6 +170,7 @@ class Program {
         BOOST_REQUIRE_EQUAL(b.bytes, block->bytes);
         BOOST_REQUIRE_EQUAL(b.requested, block->requested);
         BOOST_REQUIRE_EQUAL(b.state == BlockState::allocated, block->requested > 0);
+        BOOST_REQUIRE_EQUAL(b.state == BlockState::pending, block->pending);
         if (b.state == BlockState::allocated) BOOST_REQUIRE(b.category == block->category);
         ++block;
       }
@@ -170,10 +202,14 @@ class Program {
   std::mt19937_64 random_;
   FakeDevice device_, naive_device_;
   std::int64_t cap_;
+  CappedMemory capped_;
+  NaiveAllocator::Options knobs_;
   Ledger ledger_;
-  CachingAllocator allocator_;
+  Allocator allocator_;
   NaiveAllocator naive_;
+  Allocator::Listening listening_;
   std::vector<Allocation> live_;
+  std::map<std::int64_t, int> stream_of_;
   std::int64_t allocations_ = 0, frees_ = 0, ooms_ = 0;
 };
 

@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(nothing_is_allocated_for_zero_bytes_and_a_negative_or_huge_
 BOOST_AUTO_TEST_CASE(every_event_is_told_when_a_snapshot_already_shows_it) {
   static constexpr const char* kNames[] = {"allocate", "free", "segment_allocate", "segment_release"};
   std::string told;
-  allocator.set_listener([&](const MemoryEvent& e, const Stats& s) {
+  const auto listening = allocator.listen([&](const MemoryEvent& e, const Stats& s) {
     BOOST_CHECK_NO_THROW(allocator.check_invariants());
     std::int64_t sum = 0;
     for (const std::int64_t bytes : s.by_category) sum += bytes;
@@ -214,7 +214,7 @@ BOOST_AUTO_TEST_CASE(every_event_is_told_when_a_snapshot_already_shows_it) {
 
 BOOST_AUTO_TEST_CASE(an_allocation_is_told_with_its_owner_its_request_and_its_stream) {
   int told = 0;
-  allocator.set_listener([&](const MemoryEvent& e, const Stats&) {
+  auto listening = allocator.listen([&](const MemoryEvent& e, const Stats&) {
     if (e.kind != MemoryEvent::Kind::allocate) return;
     ++told;
     BOOST_TEST(e.owner == "layer 3 gate");
@@ -223,7 +223,7 @@ BOOST_AUTO_TEST_CASE(an_allocation_is_told_with_its_owner_its_request_and_its_st
     BOOST_TEST((e.category == Category::activation && e.stream == kStreamB && e.address != nullptr));
   });
   const Allocation a = allocator.allocate(1000, Category::activation, kStreamB, "layer 3 gate");
-  allocator.set_listener(nullptr);
+  listening.stop();
   const Allocation b = malloc(1);
   BOOST_TEST(told == 1);
 }
@@ -237,7 +237,7 @@ BOOST_AUTO_TEST_CASE(a_miss_asks_the_device_then_gives_back_cached_segments_and_
   CachingAllocator allocator(device);
   allocator.allocate(20 * kMiB, Category::workspace, kStreamA, "first").reset();
   const Allocation a = allocator.allocate(24 * kMiB, Category::workspace, kStreamA, "second");
-  BOOST_TEST(device.order == "allocate no synchronize release allocate ");
+  BOOST_TEST(device.told == "allocate no synchronize release allocate ");
   BOOST_TEST(allocator.stats().retries == 1);
   BOOST_TEST(allocator.stats().reserved == 24 * kMiB);
 }
