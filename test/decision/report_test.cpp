@@ -23,7 +23,8 @@ class RunFolderCopy {
   RunFolderCopy() {
     for (const fs::path& from : {fs::path("results/kept/host_small_768"), fixtures() / "report"})
       for (const auto& entry : fs::directory_iterator(from))
-        if (entry.path().extension() == ".json") fs::copy_file(entry.path(), path() / entry.path().filename());
+        if (entry.path().extension() == ".json")
+          fs::copy_file(entry.path(), path() / entry.path().filename(), fs::copy_options::overwrite_existing);
     for (const auto& entry : fs::directory_iterator(path())) fs::permissions(entry.path(), fs::perms::owner_all);
   }
   fs::path path() const { return folder_.path(); }
