@@ -82,8 +82,8 @@ void MemoryRecorder::hear(const memory::MemoryEvent& event, const memory::Stats&
       live_.erase(it);
     }
   } else if (event.kind == Kind::allocate) {
-    live_[address] = {address, event.bytes,           event.requested,  event.category,
-                      owner,   number_of(event.stream), stats.allocations};
+    live_[address] = {address,          event.bytes, event.requested, event.category, owner, number_of(event.stream),
+                      stats.allocations};
   }
   if (!clock_) return;
   if (timeline_.points.size() == most_points_) {

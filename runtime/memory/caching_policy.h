@@ -5,8 +5,8 @@
 // The rules (c10/cuda/CUDACachingAllocator.cpp): round up to 512 B; requests <= 1 MiB live in the small pool, in 2 MiB
 // segments; others in the large pool: < 10 MiB from 20 MiB segments, else a segment of their own rounded up to 2 MiB;
 // best fit by (stream, size, address); split when the remainder is >= 512 B (small) or > 1 MiB (large); neighbours
-// merge on free; on a miss: cudaMalloc, then release cached segments, retry, then give up. One thing is ours: before the
-// retry asks the device, it looks among the blocks that were pending until then.
+// merge on free; on a miss: cudaMalloc, then release cached segments, retry, then give up. One thing is ours: before
+// the retry asks the device, it looks among the blocks that were pending until then.
 #pragma once
 #include <cstdint>
 #include <memory>

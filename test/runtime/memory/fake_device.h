@@ -1,5 +1,5 @@
-// fake_device.h - device memory that exists only as addresses: a policy is tested without a device, failures are chosen,
-// and so is which stream is how far with its work.
+// fake_device.h - device memory that exists only as addresses: a policy is tested without a device, failures are
+// chosen, and so is which stream is how far with its work.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -54,8 +54,8 @@ class Program {
         cap_(pick(3) == 0 ? pick(100) << 20 : 0),
         capped_(device_, cap_),
         knobs_(random_knobs()),
-        allocator_(capped_, std::make_unique<CachingPolicy>(capped_, CachingOptions{knobs_.max_split, knobs_.divisions,
-                                                                                     knobs_.gc})),
+        allocator_(capped_, std::make_unique<CachingPolicy>(
+                                capped_, CachingOptions{knobs_.max_split, knobs_.divisions, knobs_.gc})),
         naive_(naive_device_, cap_, knobs_),
         listening_(allocator_.listen([this](const MemoryEvent& e, const Stats& s) { ledger_.hear(e, s); })) {}
 
@@ -124,8 +124,8 @@ class Program {
   }
 
   void allocate_one() {
-    static constexpr std::int64_t kEdges[] = {1,       511,     512,      513,      4096,     1048575,
-                                              1048576, 1048577, 10485759, 10485760, 10485761, 20971520,
+    static constexpr std::int64_t kEdges[] = {1,        511,      512,      513,      4096,     1048575,
+                                              1048576,  1048577,  10485759, 10485760, 10485761, 20971520,
                                               21 << 20, 22020097, 31 << 20, 32 << 20, 41 << 20, 42 << 20};
     const std::int64_t bytes = pick(2) ? kEdges[pick(std::size(kEdges))] : 1 + pick(std::int64_t{1} << (1 + pick(24)));
     const int stream = static_cast<int>(pick(3));

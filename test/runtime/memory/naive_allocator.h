@@ -226,8 +226,7 @@ class NaiveAllocator {
         if (!s.small && s.unused()) ages += static_cast<double>(large_lookups_ - s.blocks.front().free_since), ++count;
       const auto before = segments.size();
       segments.remove_if([&](const Segment& s) {
-        if (s.small || !s.unused() ||
-            static_cast<double>(large_lookups_ - s.blocks.front().free_since) < ages / count)
+        if (s.small || !s.unused() || static_cast<double>(large_lookups_ - s.blocks.front().free_since) < ages / count)
           return false;
         got += s.bytes;
         give_back(s);

@@ -139,9 +139,9 @@ BOOST_AUTO_TEST_CASE(a_segment_that_rounding_made_oversize_serves_the_request_th
 
 BOOST_AUTO_TEST_CASE(a_knob_that_makes_no_sense_is_refused) {
   FakeDevice device;
-  for (const CachingOptions bad : {CachingOptions{20 * kMiB, 0, 0}, CachingOptions{32 * kMiB + 512, 0, 0},
-                                   CachingOptions{0, 3, 0}, CachingOptions{0, 128, 0}, CachingOptions{0, 0, 1},
-                                   CachingOptions{0, 0, -0.1}})
+  for (const CachingOptions bad :
+       {CachingOptions{20 * kMiB, 0, 0}, CachingOptions{32 * kMiB + 512, 0, 0}, CachingOptions{0, 3, 0},
+        CachingOptions{0, 128, 0}, CachingOptions{0, 0, 1}, CachingOptions{0, 0, -0.1}})
     BOOST_CHECK_THROW(CachingPolicy(device, bad), Error);
 }
 
