@@ -36,7 +36,7 @@ struct LiveBlock {
   memory::Category category{};
   std::string owner;
   std::uint64_t stream = 0;
-  std::int64_t serial = 0;  // of the allocation
+  std::int64_t serial = 0;  // of the allocation; 0: not known
 };
 
 struct MemoryTimeline {

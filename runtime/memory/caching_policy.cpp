@@ -179,7 +179,8 @@ struct CachingPolicy::Impl {
   void add_user(Piece* piece, cudaStream_t stream) {
     std::vector<cudaStream_t>& users = piece->users;
     if (std::find(users.begin(), users.end(), stream) != users.end()) return;
-    pending.reserve(pending.size() + shared + 1);
+    if (const std::size_t needed = pending.size() + shared + 1; needed > pending.capacity())
+      pending.reserve(2 * needed);
     piece->marks.reserve(users.size() + 1);
     users.push_back(stream);
     if (users.size() == 1) ++shared;

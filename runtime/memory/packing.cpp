@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -118,7 +117,8 @@ class Best {
     packing_.height = height;
     if (effort_.better) effort_.better(packing_);
   }
-  Packing& packing() { return packing_; }
+  void raise_bound(std::int64_t bound) { packing_.bound = bound; }
+  const Packing& packing() const { return packing_; }
 
  private:
   const std::vector<Buffer>& buffers_;
@@ -126,36 +126,32 @@ class Best {
   Packing packing_;
 };
 
-// One height, by every priority, a few steps each. True when it was reached, or was shown to be out of reach.
-bool try_height(PackingSearch& search, std::int64_t cap, std::int64_t nodes, std::int64_t& steps_left, Best& best) {
+// Whether there is a packing of a height, asked with every priority, with so many steps each. False: not decided.
+bool try_height(PackingSearch& search, std::int64_t height, std::int64_t patience, std::int64_t& steps_left,
+                Best& best) {
   for (const Priority& priority : kPriorities) {
-    const PackingSearch::Outcome outcome = search.run(cap, priority, nodes, steps_left);
+    const PackingSearch::Outcome outcome = search.run(height, priority, std::min(patience, steps_left));
     steps_left -= search.steps();
-    if (outcome == PackingSearch::Outcome::found) {
-      best.offer(search.offsets());
-      return true;
-    }
-    if (outcome == PackingSearch::Outcome::impossible) {
-      best.packing().bound = std::max(best.packing().bound, cap + 1);
-      return true;
-    }
+    if (outcome == PackingSearch::Outcome::found) best.offer(search.offsets());
+    if (outcome == PackingSearch::Outcome::impossible) best.raise_bound(height + 1);
+    if (outcome != PackingSearch::Outcome::gave_up) return true;
     if (steps_left <= 0) return false;
   }
   return false;
 }
 
-// The bound itself first, because where it can be met, tight search is quick; else half way between it and the best,
-// again and again; then all of it with twice the patience.
+// The bound itself first, because where it can be met, a tight search is quick; else half way between it and the best,
+// again and again; then all of it with more patience.
 void search_heights(PackingSearch& search, const PackingEffort& effort, Best& best) {
   std::int64_t steps_left = effort.steps;
   const Packing& p = best.packing();
-  for (std::int64_t nodes = 2 * search.buffers(); steps_left > 0 && !p.optimal(); nodes *= 2) {
-    std::int64_t cap = p.bound;
-    do {
-      if (effort.stop && effort.stop()) return;
-      if (!try_height(search, cap, nodes, steps_left, best) && cap != p.bound) break;
-      cap = p.bound + (p.height - p.bound) / 2;
-    } while (steps_left > 0 && cap < p.height && !p.optimal());
+  const auto half_way = [&] { return p.bound + (p.height - p.bound) / 2; };
+  for (std::int64_t patience = 64 * search.buffers() * search.buffers(); steps_left > 0 && !p.optimal();
+       patience *= 4) {
+    if (effort.stop && effort.stop()) return;
+    try_height(search, p.bound, patience, steps_left, best);
+    while (steps_left > 0 && half_way() > p.bound && try_height(search, half_way(), patience, steps_left, best)) {
+    }
   }
 }
 
@@ -197,7 +193,7 @@ Packing pack(const std::vector<Buffer>& buffers, const PackingEffort& effort) {
     search_heights(search, effort, best);
   }
   validate(buffers, best.packing());
-  return std::move(best.packing());
+  return best.packing();
 }
 
 void validate(const std::vector<Buffer>& buffers, const Packing& packing) {

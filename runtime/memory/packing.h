@@ -26,8 +26,8 @@ struct Packing {
 };
 
 struct PackingEffort {
-  // Counted, not timed, so that the same buffers give the same packing everywhere. A billion takes seconds.
-  std::int64_t steps = 2'000'000'000;
+  // Counted, not timed, so that the same buffers give the same packing everywhere. A billion takes a second or two.
+  std::int64_t steps = 6'000'000'000;
   // Told of every better packing, and asked every now and then whether to stop; may be empty.
   std::function<void(const Packing&)> better;
   std::function<bool()> stop;

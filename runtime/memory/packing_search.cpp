@@ -49,11 +49,9 @@ PackingSearch::PackingSearch(const std::vector<Buffer>& buffers) : buffers_(buff
       }
 }
 
-PackingSearch::Outcome PackingSearch::run(std::int64_t height, Priority priority, std::int64_t most_nodes,
-                                          std::int64_t most_steps) {
+PackingSearch::Outcome PackingSearch::run(std::int64_t height, Priority priority, std::int64_t most_steps) {
   height_ = height;
   priority_ = priority;
-  nodes_left_ = most_nodes;
   most_steps_ = most_steps;
   steps_ = 0;
   gave_up_ = false;
@@ -139,7 +137,7 @@ std::vector<PackingSearch::Candidate> PackingSearch::candidates(const Part& part
 
 bool PackingSearch::extend(const Part& part, Candidate last) {
   if (std::all_of(part.order.begin(), part.order.end(), [&](int i) { return placed_[at(i)]; })) return true;
-  if (--nodes_left_ < 0 || steps_ > most_steps_) {
+  if (steps_ > most_steps_) {
     gave_up_ = true;
     return false;
   }

@@ -15,15 +15,15 @@ namespace spillway::memory {
 // Which buffer comes first among those with the same lowest offset, decided by each letter in turn: W sections that it
 // lives through, L its life, A its area, Z its size, T the largest sum that is still unplaced where it lives.
 using Priority = std::string_view;
-inline constexpr std::array<Priority, 4> kPriorities = {"WAT", "TAW", "TWA", "LAT"};
+inline constexpr std::array<Priority, 4> kPriorities = {"TWA", "WAT", "LAT", "TAW"};
 
 class PackingSearch {
  public:
   explicit PackingSearch(const std::vector<Buffer>& buffers);
 
   enum class Outcome : std::uint8_t { found, impossible, gave_up };
-  // Gives up after so many buffers placed, or so many steps (buffers and sections looked at).
-  Outcome run(std::int64_t height, Priority priority, std::int64_t most_nodes, std::int64_t most_steps);
+  // Gives up after so many steps: buffers and sections looked at.
+  Outcome run(std::int64_t height, Priority priority, std::int64_t most_steps);
   const std::vector<std::int64_t>& offsets() const { return found_; }  // once found
   std::int64_t steps() const { return steps_; }                        // of the last run
 
@@ -59,7 +59,7 @@ class PackingSearch {
   std::vector<std::vector<int>> sections_;  // moments when most live: no other moment's buffers include these
   std::vector<std::vector<int>> overlaps_;
 
-  std::int64_t height_ = 0, nodes_left_ = 0, steps_ = 0, most_steps_ = 0;
+  std::int64_t height_ = 0, steps_ = 0, most_steps_ = 0;
   Priority priority_;
   bool gave_up_ = false;
   std::vector<char> placed_;

@@ -36,7 +36,7 @@ void CappedMemory::unmap_page(void* page) noexcept {
 }
 void* CappedMemory::allocate_async(std::int64_t bytes, cudaStream_t stream) {
   void* memory = device_.allocate_async(bytes, stream);
-  if (!memory) return nullptr;
+  if (!memory || cap_ <= 0) return memory;
   try {
     look_at_pool();
     if (!has_room(0)) trim_pool();

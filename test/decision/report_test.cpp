@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The kept run, with the fixture of 74 beside it.
+// The kept run, with the fixture of 74 in place of its own.
 class RunFolderCopy {
  public:
   RunFolderCopy() {

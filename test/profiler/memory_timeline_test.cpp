@@ -224,6 +224,19 @@ print(sum(at_end.values()), sum(s["total_size"] for s in d["segments"]), len(d["
                             std::to_string(t.points.size() + static_cast<std::size_t>(frees)) + "\n");
 }
 
+BOOST_AUTO_TEST_CASE(a_block_that_another_stream_may_still_use_is_active_in_the_pickle) {
+  MemoryTimeline t;
+  memory::SegmentView segment{nullptr, 4096, true, nullptr, {}};
+  segment.blocks.push_back({0, 1024, 1024, 1000, memory::BlockState::allocated, Category::workspace, 1});
+  segment.blocks.push_back({1024, 512, 512, 0, memory::BlockState::pending, Category::workspace, 2});
+  segment.blocks.push_back({1536, 2560, 2560, 0, memory::BlockState::free, Category::workspace, 0});
+  t.segments.push_back(segment);
+  BOOST_TEST(python(to_pickle(t), R"(
+s = d["segments"][0]
+print(s["allocated_size"], s["active_size"], s["requested_size"], [b["state"] for b in s["blocks"]][1])
+)") == "1024 1536 1000 active_pending_free\n");
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

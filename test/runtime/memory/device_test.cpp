@@ -64,6 +64,46 @@ BOOST_AUTO_TEST_CASE(an_allocator_that_is_not_asked_to_poison_leaves_freed_block
   BOOST_TEST(value == 1.F);
 }
 
+BOOST_AUTO_TEST_CASE(pages_are_memory_only_while_they_are_mapped_and_cost_the_cap) {
+  CudaDeviceMemory device;
+  constexpr std::int64_t kPage = DeviceMemory::kPage;
+  CappedMemory capped(device, 2 * kPage);
+  char* const addresses = static_cast<char*>(capped.reserve_addresses(4 * kPage));
+  BOOST_REQUIRE(capped.map_page(addresses));
+  BOOST_REQUIRE(capped.map_page(addresses + kPage));
+  BOOST_TEST(!capped.map_page(addresses + 2 * kPage));  // the cap
+  BOOST_TEST(capped.info().free_bytes == 0);
+  std::vector<char> sent(2 * kPage, 7), received(2 * kPage);  // two pages are one stretch of memory
+  check(cudaMemcpy(addresses, sent.data(), sent.size(), cudaMemcpyHostToDevice));
+  check(cudaMemcpy(received.data(), addresses, sent.size(), cudaMemcpyDeviceToHost));
+  BOOST_TEST((sent == received));
+  capped.unmap_page(addresses);
+  BOOST_TEST(capped.map_page(addresses + 2 * kPage));
+  capped.unmap_page(addresses + kPage);
+  capped.unmap_page(addresses + 2 * kPage);
+  capped.release_addresses(addresses, 4 * kPage);
+  BOOST_TEST(cudaGetLastError() == cudaSuccess);
+}
+
+BOOST_AUTO_TEST_CASE(a_capped_pool_refuses_what_is_too_much_and_keeps_nothing_of_it) {
+  CudaDeviceMemory device;
+  CappedMemory capped(device, std::int64_t{64} << 20);
+  const Stream stream("test");
+  void* const first = capped.allocate_async(std::int64_t{40} << 20, stream.get());
+  BOOST_REQUIRE(first);
+  BOOST_TEST(!capped.allocate_async(std::int64_t{40} << 20, stream.get()));
+  BOOST_TEST(capped.pool_reserved() <= std::int64_t{64} << 20);
+  BOOST_TEST(!capped.allocate(std::int64_t{40} << 20));  // the pool counts under the same cap
+  capped.release_async(first, stream.get());
+  stream.synchronize();
+  void* const again = capped.allocate_async(std::int64_t{60} << 20, stream.get());
+  BOOST_TEST(again);
+  capped.release_async(again, stream.get());
+  capped.trim_pool();
+  BOOST_TEST(capped.pool_reserved() == 0);
+  BOOST_TEST(capped.info().free_bytes == std::int64_t{64} << 20);
+}
+
 BOOST_AUTO_TEST_CASE(a_tensor_whose_bytes_overflow_is_refused) {
   CudaDeviceMemory device;
   CachingAllocator allocator(device);
@@ -200,6 +240,34 @@ BOOST_AUTO_TEST_CASE(the_device_budget_is_handed_out_to_the_byte) {
     BOOST_TEST(cudaGetLastError() == cudaSuccess);  // out of memory is answered, not left behind
   }
   hostcuda::set_device_memory(before);
+}
+
+BOOST_AUTO_TEST_CASE(a_page_that_cannot_be_mapped_leaves_its_memory_and_its_address_free) {
+  CudaDeviceMemory device;
+  void* const page = device.reserve_addresses(DeviceMemory::kPage);
+  const std::int64_t before = device.info().free_bytes;
+  for (const char* call : {"cuMemCreate", "cuMemMap", "cuMemSetAccess"}) {
+    hostcuda::fail_call(call, 1, cudaErrorInvalidValue);
+    BOOST_CHECK_THROW(device.map_page(page), CudaError);
+    BOOST_TEST(device.info().free_bytes == before);
+  }
+  hostcuda::fail_call("cuMemCreate", 1, cudaErrorMemoryAllocation);
+  BOOST_TEST(!device.map_page(page));  // out of memory is an answer
+  BOOST_REQUIRE(device.map_page(page));
+  device.unmap_page(page);
+  device.release_addresses(page, DeviceMemory::kPage);
+  BOOST_TEST(device.info().free_bytes == before);
+}
+
+BOOST_AUTO_TEST_CASE(a_pool_that_cannot_be_set_up_is_not_kept) {
+  const std::uint64_t destroyed = hostcuda::calls("cudaMemPoolDestroy");
+  CudaDeviceMemory device;
+  hostcuda::fail_call("cudaMemPoolSetAttribute", 1, cudaErrorInvalidValue);
+  BOOST_CHECK_THROW(device.allocate_async(512, nullptr), CudaError);
+  BOOST_TEST(hostcuda::calls("cudaMemPoolDestroy") - destroyed == 1U);
+  void* const memory = device.allocate_async(512, nullptr);
+  BOOST_TEST(memory);
+  device.release_async(memory, nullptr);
 }
 
 BOOST_AUTO_TEST_CASE(host_memory_that_cannot_be_had_is_one_line_with_its_bytes) {

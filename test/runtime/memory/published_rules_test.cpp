@@ -1,4 +1,5 @@
-// The published cases of PyTorch's caching allocator, each from empty, and the rules one by one.
+// The published cases of PyTorch's caching allocator, each from empty, and the rules one by one, with and without
+// knobs; and who listens to it.
 #include <limits>
 #include <string>
 #include <vector>
@@ -226,6 +227,73 @@ BOOST_AUTO_TEST_CASE(an_allocation_is_told_with_its_owner_its_request_and_its_st
   listening.stop();
   const Allocation b = malloc(1);
   BOOST_TEST(told == 1);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_AUTO_TEST_SUITE(knobs)
+
+BOOST_AUTO_TEST_CASE(a_segment_that_rounding_made_oversize_serves_the_request_that_it_was_made_for) {
+  FakeDevice device;
+  Allocator allocator(device, std::make_unique<CachingPolicy>(device, CachingOptions{32 * kMiB, 0, 0}));
+  const Allocation a = allocator.allocate(31 * kMiB, Category::workspace, kStreamA, "a");
+  BOOST_TEST(allocator.stats().reserved == 32 * kMiB);
+  allocator.check_invariants();
+}
+
+BOOST_AUTO_TEST_CASE(an_oversize_block_serves_oversize_requests_with_less_than_20_mib_to_spare) {
+  FakeDevice device;
+  Allocator allocator(device, std::make_unique<CachingPolicy>(device, CachingOptions{21 * kMiB, 0, 0}));
+  const auto reserved_after = [&](std::int64_t bytes) {
+    const Allocation a = allocator.allocate(bytes, Category::workspace, kStreamA, "a");
+    return allocator.stats().reserved / kMiB;
+  };
+  BOOST_TEST(reserved_after(42 * kMiB) == 42);
+  BOOST_TEST(reserved_after(22 * kMiB + 512) == 42);  // 512 bytes less than 20 MiB are to spare
+  BOOST_TEST(reserved_after(22 * kMiB) == 42 + 22);
+  BOOST_TEST(reserved_after(kMiB + 512) == 42 + 22 + 20);  // not oversize: neither of them
+}
+
+BOOST_AUTO_TEST_CASE(a_knob_that_makes_no_sense_is_refused) {
+  FakeDevice device;
+  for (const CachingOptions bad :
+       {CachingOptions{20 * kMiB, 0, 0}, CachingOptions{32 * kMiB + 512, 0, 0}, CachingOptions{0, 3, 0},
+        CachingOptions{0, 128, 0}, CachingOptions{0, 0, 1}, CachingOptions{0, 0, -0.1}})
+    BOOST_CHECK_THROW(CachingPolicy(device, bad), Error);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+BOOST_FIXTURE_TEST_SUITE(listeners, Empty)
+
+BOOST_AUTO_TEST_CASE(what_a_listener_throws_at_an_allocation_undoes_it) {
+  const auto listening = allocator.listen([](const MemoryEvent& e, const Stats&) {
+    if (e.kind == MemoryEvent::Kind::allocate) throw Error("planted");
+  });
+  BOOST_CHECK_THROW(malloc(1), Error);
+  BOOST_TEST(allocator.stats().allocated == 0);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_listener_throws_at_a_free_the_next_allocation_throws_once) {
+  const auto listening = allocator.listen([](const MemoryEvent& e, const Stats&) {
+    if (e.kind == MemoryEvent::Kind::free) throw Error("planted");
+  });
+  malloc(1).reset();
+  BOOST_CHECK_THROW(malloc(1), Error);
+  const Allocation a = malloc(1);
+  BOOST_TEST(allocator.stats().allocated == 512);
+}
+
+BOOST_AUTO_TEST_CASE(two_listeners_hear_the_same_and_one_that_stops_hears_no_more) {
+  int first = 0, second = 0;
+  auto one = allocator.listen([&](const MemoryEvent&, const Stats&) { ++first; });
+  const auto two = allocator.listen([&](const MemoryEvent&, const Stats&) { ++second; });
+  auto moved = std::move(one);
+  malloc(1).reset();  // a segment, a block and its free
+  moved.stop();
+  malloc(1).reset();
+  BOOST_TEST(first == 3);
+  BOOST_TEST(second == 5);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
